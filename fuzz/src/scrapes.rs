@@ -2,10 +2,10 @@
 
 use tributary::fuzzing::scrapes::Scrapes;
 use tributary_otlp::Signal;
-use tributary_prometheus::relabel::{Action, Rule, RuleSettings};
+use tributary_prometheus::relabel::{RuleAction, RelabelRule, RuleSettings};
 use tributary_prometheus::{Format, LabelBuilder, PageLabels};
 
-/// Whatever a target sends, in any order of good and bad pages: each scrape makes a valid request with the stated number
+/// For any pages of a target, each scrape makes a valid request with the stated number
 /// of points, and no memory stays reserved.
 pub fn scrape(input: &[u8]) {
     let Some((choices, input)) = input.split_first() else {
@@ -35,26 +35,26 @@ pub fn relabel(input: &[u8]) {
     let mut parts = text.split('\n');
     let mut next = || parts.next().unwrap_or_default().to_owned();
     let actions = [
-        Action::Replace,
-        Action::Keep,
-        Action::Drop,
-        Action::KeepEqual,
-        Action::DropEqual,
-        Action::HashMod,
-        Action::LabelMap,
-        Action::LabelDrop,
-        Action::LabelKeep,
-        Action::Lowercase,
-        Action::Uppercase,
+        RuleAction::Replace,
+        RuleAction::Keep,
+        RuleAction::Drop,
+        RuleAction::KeepEqual,
+        RuleAction::DropEqual,
+        RuleAction::HashMod,
+        RuleAction::LabelMap,
+        RuleAction::LabelDrop,
+        RuleAction::LabelKeep,
+        RuleAction::Lowercase,
+        RuleAction::Uppercase,
     ];
     let choice = next();
     let action = actions.get(choice.len() % actions.len()).copied().unwrap_or_default();
     let default = RuleSettings::default();
-    let rule = Rule::new(RuleSettings {
+    let rule = RelabelRule::new(RuleSettings {
         regex: next(),
         target_label: next(),
         replacement: next(),
-        modulus: u64::from(action == Action::HashMod) * 7,
+        modulus: u64::from(action == RuleAction::HashMod) * 7,
         source_labels: vec!["a".to_owned(), next()],
         action,
         utf8_names: choice.starts_with('u'),

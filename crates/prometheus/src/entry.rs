@@ -42,7 +42,7 @@ impl Kind {
 
 /// One entry of a page.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entry<'p> {
+pub enum PageEntry<'p> {
     /// Type of a metric family.
     Kind {
         /// Name of the family.
@@ -65,14 +65,14 @@ pub enum Entry<'p> {
         unit: Cow<'p, str>,
     },
     /// A number.
-    Sample(Sample),
+    Sample(PageSample),
     /// A native histogram.
     Histogram(Box<NativeHistogram>),
 }
 
 /// A number of a series.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sample {
+pub struct PageSample {
     /// Value of the series.
     pub value: f64,
     /// Time of the value in milliseconds since 1970, if the page has one.

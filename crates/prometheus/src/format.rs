@@ -1,4 +1,13 @@
-//! Exposition formats and their media types.
+//! Exposition formats, their media types, and choices in reading them.
+
+/// Choices in the reading of histograms of the protobuf format.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HistogramOptions {
+    /// Whether native histograms are read. Otherwise their classic buckets are, even if there are none.
+    pub native_histograms: bool,
+    /// Whether the classic buckets of native histograms are read too.
+    pub classic_beside_native: bool,
+}
 
 /// Format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //!
 //! * A page that Prometheus accepts is read with the same series, values and metadata, apart from the exceptions below.
 //!   A page that Prometheus refuses is refused, with the line and the reason.
-//! * A page is read in one pass. The memory of a [`Page`] does not depend on the number of its samples: it is
+//! * A page is read in one pass. The memory of a [`Exposition`] does not depend on the number of its samples: it is
 //!   proportional to the largest series, or to one native histogram of at most [`MAX_BUCKETS`] buckets.
 //! * Relabelling gives the results of Prometheus' package `relabel`.
 //!
@@ -19,12 +19,12 @@
 //! # Example
 //!
 //! ```
-//! use tributary_prometheus::{Entry, Format, Options, Page};
+//! use tributary_prometheus::{PageEntry, Format, HistogramOptions, Exposition};
 //!
 //! let text = b"# TYPE requests_total counter\nrequests_total{code=\"200\"} 7\n";
-//! let mut page = Page::new(Format::Text, text, Options::default())?;
-//! assert!(matches!(page.next()?, Some(Entry::Kind { family, .. }) if family == "requests_total"));
-//! let Some(Entry::Sample(sample)) = page.next()? else { unreachable!() };
+//! let mut page = Exposition::new(Format::Text, text, HistogramOptions::default())?;
+//! assert!(matches!(page.next()?, Some(PageEntry::Kind { family, .. }) if family == "requests_total"));
+//! let Some(PageEntry::Sample(sample)) = page.next()? else { unreachable!() };
 //! assert_eq!(sample.value, 7.0);
 //! assert_eq!(page.labels().get("code"), Some("200"));
 //! assert!(page.next()?.is_none());
@@ -33,7 +33,7 @@
 //!
 //! # Where to start reading
 //!
-//! [`Page`], then `text` and `openmetrics`, which share `scan`; `protobuf` for the binary format; [`relabel`].
+//! [`Exposition`], then `text` and `openmetrics`, which share `scan`; `protobuf` for the binary format; [`relabel`].
 
 pub mod duration;
 mod entry;
@@ -48,9 +48,9 @@ pub mod relabel;
 mod scan;
 mod text;
 
-pub use entry::{BucketRun, Entry, ExemplarSample, Kind, NativeHistogram, Sample};
+pub use entry::{BucketRun, ExemplarSample, Kind, NativeHistogram, PageEntry, PageSample};
 pub use fault::PageFault;
-pub use format::{Format, media_type};
+pub use format::{Format, HistogramOptions, media_type};
 pub use labels::{LabelBuilder, LabelSet, PageLabels, is_legacy_name};
-pub use page::{Options, Page};
+pub use page::Exposition;
 pub use protobuf::MAX_BUCKETS;

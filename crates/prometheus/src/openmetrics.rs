@@ -1,11 +1,11 @@
 //! OpenMetrics' text format, version 1.0: <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
 
-use crate::entry::{Entry, Kind, Sample};
+use crate::entry::{Kind, PageEntry, PageSample};
 use crate::fault::{PageFault, shortened};
 use crate::scan::{ExemplarText, Rules, TextPage, unescaped};
 
 /// Reads the next entry; `None` at `# EOF`.
-pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault> {
+pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {
     match page.scan.peek() {
         None => Err(page
             .scan
@@ -19,7 +19,7 @@ pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, Pag
     }
 }
 
-fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault> {
+fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {
     let scan = &mut page.scan;
     if scan.skip("# EOF") {
         scan.skip("\n");
@@ -41,11 +41,11 @@ fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault>
         return Err(scan.fault("the page does not end with `# EOF`; it may be truncated"));
     }
     let entry = match keyword {
-        "# HELP " => Entry::Help {
+        "# HELP " => PageEntry::Help {
             family: family.into(),
             text: unescaped(text),
         },
-        "# TYPE " => Entry::Kind {
+        "# TYPE " => PageEntry::Kind {
             family: family.into(),
             kind: kind(text)
                 .ok_or_else(|| scan.fault(format!("`{}` is not a metric type", shortened(text))))?,
@@ -59,7 +59,7 @@ fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault>
                     shortened(text)
                 )));
             }
-            Entry::Unit {
+            PageEntry::Unit {
                 family: family.into(),
                 unit: text.into(),
             }
@@ -84,7 +84,7 @@ fn kind(text: &str) -> Option<Kind> {
 }
 
 /// Reads the value, the timestamp and the exemplar of a sample.
-fn sample<'p>(page: &mut TextPage<'p>) -> Result<Entry<'p>, PageFault> {
+fn sample<'p>(page: &mut TextPage<'p>) -> Result<PageEntry<'p>, PageFault> {
     let scan = &mut page.scan;
     if !scan.skip(" ") {
         return Err(scan.expected("a blank and the value of the sample"));
@@ -110,10 +110,10 @@ fn sample<'p>(page: &mut TextPage<'p>) -> Result<Entry<'p>, PageFault> {
         None => return Err(scan.fault("the page does not end with `# EOF`; it may be truncated")),
         Some(_) => return Err(scan.expected("a timestamp, an exemplar or the end of the line")),
     };
-    page.sample = Sample {
+    page.sample = PageSample {
         value,
         timestamp,
         start: None,
     };
-    Ok(Entry::Sample(page.sample))
+    Ok(PageEntry::Sample(page.sample))
 }

@@ -1,24 +1,15 @@
 //! Pages of all formats.
 
-use crate::entry::{Entry, ExemplarSample, Kind};
+use crate::entry::{ExemplarSample, Kind, PageEntry};
 use crate::fault::PageFault;
-use crate::format::Format;
+use crate::format::{Format, HistogramOptions};
 use crate::labels::PageLabels;
 use crate::protobuf::ProtobufPage;
 use crate::scan::TextPage;
 use crate::{openmetrics, text};
 
-/// Choices in the reading of histograms of the protobuf format.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Whether native histograms are read. Otherwise their classic buckets are, even if there are none.
-    pub native_histograms: bool,
-    /// Whether the classic buckets of native histograms are read too.
-    pub classic_beside_native: bool,
-}
-
 /// Reader of one page.
-pub struct Page<'p> {
+pub struct Exposition<'p> {
     inner: Inner<'p>,
     /// Type of the latest family.
     kind: Kind,
@@ -30,12 +21,16 @@ enum Inner<'p> {
     Protobuf(Box<ProtobufPage<'p>>),
 }
 
-impl<'p> Page<'p> {
+impl<'p> Exposition<'p> {
     /// Creates a reader of a page.
     ///
     /// # Errors
     /// A page in a text format is not UTF-8.
-    pub fn new(format: Format, page: &'p [u8], options: Options) -> Result<Self, PageFault> {
+    pub fn new(
+        format: Format,
+        page: &'p [u8],
+        options: HistogramOptions,
+    ) -> Result<Self, PageFault> {
         let text = || {
             let text = std::str::from_utf8(page);
             let text = text.map_err(|error| {
@@ -48,7 +43,7 @@ impl<'p> Page<'p> {
             Format::OpenMetrics => Inner::OpenMetrics(text()?),
             Format::Protobuf => Inner::Protobuf(Box::new(ProtobufPage::new(page, options))),
         };
-        Ok(Page {
+        Ok(Exposition {
             inner,
             kind: Kind::Unknown,
         })
@@ -62,13 +57,13 @@ impl<'p> Page<'p> {
         clippy::should_implement_trait,
         reason = "a failed page must not be read further"
     )]
-    pub fn next(&mut self) -> Result<Option<Entry<'p>>, PageFault> {
+    pub fn next(&mut self) -> Result<Option<PageEntry<'p>>, PageFault> {
         let entry = match &mut self.inner {
             Inner::Text(page) => text::next(page),
             Inner::OpenMetrics(page) => openmetrics::next(page),
             Inner::Protobuf(page) => page.next(),
         }?;
-        if let Some(Entry::Kind { kind, .. }) = &entry {
+        if let Some(PageEntry::Kind { kind, .. }) = &entry {
             self.kind = *kind;
         }
         Ok(entry)

@@ -4,25 +4,26 @@
 //! Families and metrics are read from the wire one after the other, so that a page costs no memory of its own.
 
 mod exemplar;
+mod family;
 mod histogram;
 mod wire;
 
 use tributary_otlp::reader::{Fields, delimited};
 
+use self::family::{Family, Metric};
 pub use self::histogram::MAX_BUCKETS;
 use self::histogram::Native;
-use self::wire::{as_text, integer, seconds_and_nanos};
-use crate::entry::{Entry, ExemplarSample, Kind, Sample};
+use crate::entry::{ExemplarSample, Kind, PageEntry, PageSample};
 use crate::fault::PageFault;
+use crate::format::HistogramOptions;
 use crate::labels::PageLabels;
 use crate::number;
-use crate::page::Options;
 
 /// A page in the protobuf format.
 pub(crate) struct ProtobufPage<'p> {
     rest: &'p [u8],
     length: usize,
-    options: Options,
+    options: HistogramOptions,
     family: Family<'p>,
     metrics: Fields<'p>,
     metric: Metric<'p>,
@@ -33,27 +34,6 @@ pub(crate) struct ProtobufPage<'p> {
     current: Current<'p>,
     /// Number of buckets of native histograms on the page, empty ones between others included.
     buckets: usize,
-}
-
-/// Name and metadata of a family.
-#[derive(Clone, Copy, Default)]
-struct Family<'p> {
-    name: &'p str,
-    help: Option<&'p str>,
-    unit: &'p str,
-    kind: Kind,
-    /// What is still to be returned of the metadata.
-    pending: u8,
-}
-
-/// One metric of a family.
-#[derive(Clone, Copy, Default)]
-struct Metric<'p> {
-    whole: &'p [u8],
-    /// The message with the value.
-    value: &'p [u8],
-    timestamp: Option<i64>,
-    start: Option<i64>,
 }
 
 /// Progress within a metric.
@@ -87,7 +67,7 @@ struct Current<'p> {
 }
 
 impl<'p> ProtobufPage<'p> {
-    pub(crate) fn new(page: &'p [u8], options: Options) -> Self {
+    pub(crate) fn new(page: &'p [u8], options: HistogramOptions) -> Self {
         ProtobufPage {
             rest: page,
             length: page.len(),
@@ -103,7 +83,7 @@ impl<'p> ProtobufPage<'p> {
     }
 
     /// Reads the next entry; `None` at the end of the page.
-    pub(crate) fn next(&mut self) -> Result<Option<Entry<'p>>, PageFault> {
+    pub(crate) fn next(&mut self) -> Result<Option<PageEntry<'p>>, PageFault> {
         loop {
             if let Some(entry) = self.family.metadata() {
                 return Ok(Some(entry));
@@ -133,36 +113,7 @@ impl<'p> ProtobufPage<'p> {
         let at = self.length - self.rest.len();
         let fault = |reason: &str| PageFault::at_byte(at, reason);
         let (message, rest) = delimited(self.rest).map_err(|wrong| fault(wrong.text()))?;
-        let mut family = Family {
-            pending: 3,
-            ..Family::default()
-        };
-        let mut kind = 0;
-        for field in Fields::new(message) {
-            let field = field.map_err(|wrong| fault(wrong.text()))?;
-            let text = |name: &str| {
-                as_text(field.value).ok_or_else(|| fault(&format!("the {name} is not UTF-8")))
-            };
-            match field.number {
-                1 => family.name = text("name")?,
-                2 => family.help = Some(text("description")?),
-                3 => kind = integer(field.value),
-                5 => family.unit = text("unit")?,
-                _ => {}
-            }
-        }
-        family.kind = match kind {
-            0 => Kind::Counter,
-            1 => Kind::Gauge,
-            2 => Kind::Summary,
-            3 => Kind::Unknown,
-            4 => Kind::Histogram,
-            5 => Kind::GaugeHistogram,
-            other => return Err(fault(&format!("{other} is not a metric type"))),
-        };
-        if family.name.is_empty() {
-            return Err(fault("the metric family has no name"));
-        }
+        let family = Family::read(message).map_err(|reason| fault(&reason))?;
         self.rest = rest;
         self.family = family;
         self.metrics = Fields::new(message);
@@ -204,7 +155,7 @@ impl<'p> ProtobufPage<'p> {
     }
 
     /// Returns the next entry of the current metric.
-    fn entry(&mut self) -> Result<Option<Entry<'p>>, PageFault> {
+    fn entry(&mut self) -> Result<Option<PageEntry<'p>>, PageFault> {
         let value = self.metric.value;
         let is_summary = self.family.kind == Kind::Summary;
         let mut current = Current::default();
@@ -227,7 +178,7 @@ impl<'p> ProtobufPage<'p> {
                 self.buckets += buckets;
                 native.timestamp = self.metric.timestamp;
                 native.start = self.metric.start;
-                return Ok(Some(Entry::Histogram(Box::new(native))));
+                return Ok(Some(PageEntry::Histogram(Box::new(native))));
             }
             Stage::Count => {
                 self.stage = Stage::Sum;
@@ -290,7 +241,7 @@ impl<'p> ProtobufPage<'p> {
             }
         };
         self.current = current;
-        Ok(Some(Entry::Sample(Sample {
+        Ok(Some(PageEntry::Sample(PageSample {
             value: number,
             timestamp: self.metric.timestamp,
             start: self.metric.start,
@@ -362,74 +313,5 @@ impl<'p> ProtobufPage<'p> {
                 .into_iter()
                 .collect(),
         }
-    }
-}
-
-impl<'p> Family<'p> {
-    /// Returns the next entry of the metadata.
-    fn metadata(&mut self) -> Option<Entry<'p>> {
-        let family = self.name.into();
-        while self.pending > 0 {
-            self.pending -= 1;
-            match (self.pending, self.help) {
-                (2, Some(help)) => {
-                    return Some(Entry::Help {
-                        family,
-                        text: help.into(),
-                    });
-                }
-                (1, _) if !self.unit.is_empty() => {
-                    return Some(Entry::Unit {
-                        family,
-                        unit: self.unit.into(),
-                    });
-                }
-                (0, _) => {
-                    return Some(Entry::Kind {
-                        family,
-                        kind: self.kind,
-                    });
-                }
-                _ => {}
-            }
-        }
-        None
-    }
-}
-
-impl<'p> Metric<'p> {
-    /// Reads the parts of a metric that all entries share. Checks the labels.
-    fn read(whole: &'p [u8], kind: Kind) -> Result<Self, &'static str> {
-        let (number, created) = match kind {
-            Kind::Gauge => (2, 0),
-            Kind::Counter => (3, 3),
-            Kind::Summary => (4, 4),
-            Kind::Histogram | Kind::GaugeHistogram => (7, 15),
-            _ => (5, 0),
-        };
-        let mut metric = Metric {
-            whole,
-            ..Metric::default()
-        };
-        for field in Fields::new(whole) {
-            let field = field.map_err(|wrong| wrong.text())?;
-            match field.number {
-                1 => wire::check_pair(field.value)?,
-                6 => {
-                    metric.timestamp =
-                        Some(integer(field.value).cast_signed()).filter(|time| *time != 0)
-                }
-                _ if field.number == number => {
-                    metric.value = field.value.bytes().unwrap_or_default()
-                }
-                _ => {}
-            }
-        }
-        if created > 0
-            && let Some(time) = wire::last(metric.value, created)?
-        {
-            metric.start = Some(seconds_and_nanos(time)).filter(|time| *time != 0);
-        }
-        Ok(metric)
     }
 }

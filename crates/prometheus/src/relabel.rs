@@ -12,7 +12,7 @@ use tributary_config::re2;
 
 /// Effect of a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Action {
+pub enum RuleAction {
     /// Sets the target label to the replacement if the regular expression matches.
     #[default]
     Replace,
@@ -38,28 +38,32 @@ pub enum Action {
     Uppercase,
 }
 
-impl Action {
+impl RuleAction {
     /// Returns the name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
-            Action::Replace => "replace",
-            Action::Keep => "keep",
-            Action::Drop => "drop",
-            Action::KeepEqual => "keepequal",
-            Action::DropEqual => "dropequal",
-            Action::HashMod => "hashmod",
-            Action::LabelMap => "labelmap",
-            Action::LabelDrop => "labeldrop",
-            Action::LabelKeep => "labelkeep",
-            Action::Lowercase => "lowercase",
-            Action::Uppercase => "uppercase",
+            RuleAction::Replace => "replace",
+            RuleAction::Keep => "keep",
+            RuleAction::Drop => "drop",
+            RuleAction::KeepEqual => "keepequal",
+            RuleAction::DropEqual => "dropequal",
+            RuleAction::HashMod => "hashmod",
+            RuleAction::LabelMap => "labelmap",
+            RuleAction::LabelDrop => "labeldrop",
+            RuleAction::LabelKeep => "labelkeep",
+            RuleAction::Lowercase => "lowercase",
+            RuleAction::Uppercase => "uppercase",
         }
     }
 
     fn needs_target(self) -> bool {
         !matches!(
             self,
-            Action::Keep | Action::Drop | Action::LabelMap | Action::LabelDrop | Action::LabelKeep
+            RuleAction::Keep
+                | RuleAction::Drop
+                | RuleAction::LabelMap
+                | RuleAction::LabelDrop
+                | RuleAction::LabelKeep
         )
     }
 
@@ -67,7 +71,10 @@ impl Action {
     fn is_plain(self) -> bool {
         matches!(
             self,
-            Action::Lowercase | Action::Uppercase | Action::KeepEqual | Action::DropEqual
+            RuleAction::Lowercase
+                | RuleAction::Uppercase
+                | RuleAction::KeepEqual
+                | RuleAction::DropEqual
         )
     }
 }
@@ -88,7 +95,7 @@ pub struct RuleSettings {
     /// New value; may refer to groups of the regular expression.
     pub replacement: String,
     /// Effect of the rule.
-    pub action: Action,
+    pub action: RuleAction,
     /// Whether names of labels may have any characters.
     pub utf8_names: bool,
 }
@@ -102,7 +109,7 @@ impl Default for RuleSettings {
             modulus: 0,
             target_label: String::new(),
             replacement: "$1".to_owned(),
-            action: Action::Replace,
+            action: RuleAction::Replace,
             utf8_names: true,
         }
     }
@@ -120,7 +127,7 @@ pub struct RuleError {
 
 /// A compiled rule.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct RelabelRule {
     settings: RuleSettings,
     regex: Regex,
     target: Template,
@@ -129,7 +136,7 @@ pub struct Rule {
     matches_empty: bool,
 }
 
-impl Rule {
+impl RelabelRule {
     /// Compiles a rule.
     ///
     /// # Errors
@@ -142,7 +149,7 @@ impl Rule {
             reason: error.to_string(),
         })?;
         let default = RuleSettings::default();
-        Ok(Rule {
+        Ok(RelabelRule {
             target: Template::new(&settings.target_label),
             replacement: Template::new(&settings.replacement),
             matches_empty: settings.regex == default.regex
@@ -160,23 +167,23 @@ impl Rule {
         let target = settings.target_label.as_str();
         let value = self.source(labels);
         match settings.action {
-            Action::Drop => return !self.regex.is_match(&value),
-            Action::Keep => return self.regex.is_match(&value),
-            Action::DropEqual => return labels.get(target) != value,
-            Action::KeepEqual => return labels.get(target) == value,
-            Action::Replace => self.replace(&value, labels),
-            Action::Lowercase => labels.set(target, mapped(&value, char::to_lowercase)),
-            Action::Uppercase => labels.set(target, mapped(&value, char::to_uppercase)),
-            Action::HashMod => {
+            RuleAction::Drop => return !self.regex.is_match(&value),
+            RuleAction::Keep => return self.regex.is_match(&value),
+            RuleAction::DropEqual => return labels.get(target) != value,
+            RuleAction::KeepEqual => return labels.get(target) == value,
+            RuleAction::Replace => self.replace(&value, labels),
+            RuleAction::Lowercase => labels.set(target, mapped(&value, char::to_lowercase)),
+            RuleAction::Uppercase => labels.set(target, mapped(&value, char::to_uppercase)),
+            RuleAction::HashMod => {
                 let hash: [u8; 16] = Md5::digest(value.as_bytes()).into();
                 let [.., a, b, c, d, e, f, g, h] = hash;
                 let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
                 let remainder = number.checked_rem(settings.modulus).unwrap_or_default();
                 labels.set(target, remainder.to_string());
             }
-            Action::LabelMap => self.map_names(labels),
-            Action::LabelDrop => labels.remove_all(|name| self.regex.is_match(name)),
-            Action::LabelKeep => labels.remove_all(|name| !self.regex.is_match(name)),
+            RuleAction::LabelMap => self.map_names(labels),
+            RuleAction::LabelDrop => labels.remove_all(|name| self.regex.is_match(name)),
+            RuleAction::LabelKeep => labels.remove_all(|name| !self.regex.is_match(name)),
         }
         true
     }
@@ -220,7 +227,7 @@ impl Rule {
 
 /// Applies rules in their order. Returns false if one of them drops the series or target.
 #[must_use]
-pub fn apply_all(rules: &[Rule], labels: &mut LabelBuilder) -> bool {
+pub fn apply_all(rules: &[RelabelRule], labels: &mut LabelBuilder) -> bool {
     rules.iter().all(|rule| rule.apply(labels))
 }
 
@@ -269,7 +276,7 @@ impl RuleSettings {
         let action = self.action;
         let name = action.name();
         let error = |key, reason: String| Err(RuleError { key, reason });
-        if action == Action::HashMod && self.modulus == 0 {
+        if action == RuleAction::HashMod && self.modulus == 0 {
             return error(
                 "modulus",
                 "must be above 0 for `action: hashmod`".to_owned(),
@@ -279,7 +286,7 @@ impl RuleSettings {
             return error("target_label", format!("is required for `action: {name}`"));
         }
         let is_name = match action {
-            Action::Replace => self.may_be_name(&self.target_label),
+            RuleAction::Replace => self.may_be_name(&self.target_label),
             _ => self.is_name(&self.target_label),
         };
         if action.needs_target() && !is_name {
@@ -295,15 +302,15 @@ impl RuleSettings {
                 format!("has no effect with `action: {name}`: remove it"),
             );
         }
-        if action == Action::LabelMap && !self.may_be_name(&self.replacement) {
+        if action == RuleAction::LabelMap && !self.may_be_name(&self.replacement) {
             let label = &self.replacement;
             return error(
                 "replacement",
                 format!("`{label}` is not the name of a label"),
             );
         }
-        let equal = matches!(action, Action::DropEqual | Action::KeepEqual);
-        let names = matches!(action, Action::LabelDrop | Action::LabelKeep);
+        let equal = matches!(action, RuleAction::DropEqual | RuleAction::KeepEqual);
+        let names = matches!(action, RuleAction::LabelDrop | RuleAction::LabelKeep);
         let unused = [
             ("regex", equal && self.regex != default.regex),
             ("source_labels", names && !self.source_labels.is_empty()),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::entry::{ExemplarSample, Sample};
+use crate::entry::{ExemplarSample, PageSample};
 use crate::fault::{PageFault, shortened};
 use crate::labels::PageLabels;
 use crate::number;
@@ -301,7 +301,7 @@ impl<'p> Scan<'p> {
 pub(crate) struct TextPage<'p> {
     pub(crate) scan: Scan<'p>,
     pub(crate) series: SeriesText<'p>,
-    pub(crate) sample: Sample,
+    pub(crate) sample: PageSample,
     /// The exemplar of the current sample.
     pub(crate) exemplar: Option<ExemplarText<'p>>,
 }
@@ -316,7 +316,7 @@ impl<'p> TextPage<'p> {
         TextPage {
             scan: Scan::new(text),
             series: SeriesText::default(),
-            sample: Sample::default(),
+            sample: PageSample::default(),
             exemplar: None,
         }
     }

@@ -1,12 +1,12 @@
 //! The text format, version 0.0.4:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>.
 
-use crate::entry::{Entry, Kind, Sample};
+use crate::entry::{Kind, PageEntry, PageSample};
 use crate::fault::{PageFault, shortened};
 use crate::scan::{Rules, TextPage, unescaped_help};
 
 /// Reads the next entry; `None` at the end of the page.
-pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault> {
+pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {
     loop {
         page.scan.skip_blanks();
         match page.scan.peek() {
@@ -29,7 +29,7 @@ pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, Pag
 }
 
 /// Reads a comment. Returns its metadata, if it has any.
-fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault> {
+fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {
     let scan = &mut page.scan;
     scan.skip("#");
     let is_help = match scan.skip_blanks() {
@@ -55,7 +55,7 @@ fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault>
         },
     };
     if is_help {
-        return Ok(Some(Entry::Help {
+        return Ok(Some(PageEntry::Help {
             family,
             text: unescaped_help(text),
         }));
@@ -68,11 +68,11 @@ fn metadata<'p>(page: &mut TextPage<'p>) -> Result<Option<Entry<'p>>, PageFault>
         "untyped" => Kind::Unknown,
         other => return Err(scan.fault(format!("`{}` is not a metric type", shortened(other)))),
     };
-    Ok(Some(Entry::Kind { family, kind }))
+    Ok(Some(PageEntry::Kind { family, kind }))
 }
 
 /// Reads the value and the timestamp of a sample.
-fn sample<'p>(page: &mut TextPage<'p>) -> Result<Entry<'p>, PageFault> {
+fn sample<'p>(page: &mut TextPage<'p>) -> Result<PageEntry<'p>, PageFault> {
     let scan = &mut page.scan;
     scan.skip_blanks();
     let word = scan.run(|byte| !matches!(byte, b'{' | b' ' | b'\t' | b'\n'));
@@ -92,10 +92,10 @@ fn sample<'p>(page: &mut TextPage<'p>) -> Result<Entry<'p>, PageFault> {
     if !scan.is_at_end() && scan.peek() != Some(b'\n') {
         return Err(scan.expected("a timestamp in milliseconds or the end of the line"));
     }
-    page.sample = Sample {
+    page.sample = PageSample {
         value,
         timestamp,
         start: None,
     };
-    Ok(Entry::Sample(page.sample))
+    Ok(PageEntry::Sample(page.sample))
 }

@@ -2,7 +2,7 @@
 //! the expected entries.
 
 use serde::Deserialize;
-use tributary_prometheus::{Entry, ExemplarSample, Format, Options, Page};
+use tributary_prometheus::{ExemplarSample, Exposition, Format, HistogramOptions, PageEntry};
 
 #[derive(Deserialize)]
 struct Line {
@@ -62,7 +62,8 @@ fn read(line: &Line) -> (Vec<Expected>, Option<String>) {
     } else {
         Format::Text
     };
-    let Ok(mut page) = Page::new(format, line.page.as_bytes(), Options::default()) else {
+    let Ok(mut page) = Exposition::new(format, line.page.as_bytes(), HistogramOptions::default())
+    else {
         unreachable!("the generator writes UTF-8")
     };
     let mut entries = Vec::new();
@@ -81,11 +82,11 @@ fn read(line: &Line) -> (Vec<Expected>, Option<String>) {
             Err(fault) => return (entries, Some(fault.to_string())),
         };
         entries.push(match entry {
-            Entry::Kind { family, kind } => metadata("type", &family, kind.name()),
-            Entry::Help { family, text } => metadata("help", &family, &text),
-            Entry::Unit { family, unit } => metadata("unit", &family, &unit),
-            Entry::Histogram(_) => unreachable!("the text formats have no native histograms"),
-            Entry::Sample(sample) => Expected {
+            PageEntry::Kind { family, kind } => metadata("type", &family, kind.name()),
+            PageEntry::Help { family, text } => metadata("help", &family, &text),
+            PageEntry::Unit { family, unit } => metadata("unit", &family, &unit),
+            PageEntry::Histogram(_) => unreachable!("the text formats have no native histograms"),
+            PageEntry::Sample(sample) => Expected {
                 kind: "sample".to_owned(),
                 name: String::new(),
                 text: bits(sample.value),

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use tributary_prometheus::{
-    BucketRun, Entry, ExemplarSample, Format, NativeHistogram, Options, Page,
+    BucketRun, ExemplarSample, Exposition, Format, HistogramOptions, NativeHistogram, PageEntry,
 };
 
 #[derive(Deserialize)]
@@ -76,8 +76,8 @@ fn native(histogram: &NativeHistogram) -> String {
     )
 }
 
-fn read(bytes: &[u8], options: Options) -> (Vec<Expected>, Option<String>) {
-    let Ok(mut page) = Page::new(Format::Protobuf, bytes, options) else {
+fn read(bytes: &[u8], options: HistogramOptions) -> (Vec<Expected>, Option<String>) {
+    let Ok(mut page) = Exposition::new(Format::Protobuf, bytes, options) else {
         unreachable!("the generator writes UTF-8")
     };
     let mut entries = Vec::new();
@@ -85,10 +85,10 @@ fn read(bytes: &[u8], options: Options) -> (Vec<Expected>, Option<String>) {
         let (kind, text, time, start) = match page.next() {
             Ok(None) => return (entries, None),
             Err(fault) => return (entries, Some(fault.to_string())),
-            Ok(Some(Entry::Sample(sample))) => {
+            Ok(Some(PageEntry::Sample(sample))) => {
                 ("sample", bits(sample.value), sample.timestamp, sample.start)
             }
-            Ok(Some(Entry::Histogram(histogram))) => {
+            Ok(Some(PageEntry::Histogram(histogram))) => {
                 let text = native(&histogram);
                 ("histogram", text, histogram.timestamp, histogram.start)
             }
@@ -117,7 +117,7 @@ fn protobuf_pages_are_read_as_by_prometheus() {
     for (number, line) in include_str!("golden/protobuf.jsonl").lines().enumerate() {
         let line: Line = serde_json::from_str(line).unwrap();
         let bytes = STANDARD.decode(&line.page).unwrap();
-        let options = Options {
+        let options = HistogramOptions {
             native_histograms: line.native,
             classic_beside_native: line.classic,
         };
@@ -150,7 +150,7 @@ fn gaps_between_buckets_are_bounded() {
     family.extend(metric);
     let mut page = vec![u8::try_from(family.len()).unwrap()];
     page.extend(family);
-    let options = Options {
+    let options = HistogramOptions {
         native_histograms: true,
         classic_beside_native: false,
     };

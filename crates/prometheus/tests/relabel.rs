@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use tributary_prometheus::relabel::{Action, Rule, RuleSettings, apply_all};
+use tributary_prometheus::relabel::{RelabelRule, RuleAction, RuleSettings, apply_all};
 use tributary_prometheus::{LabelBuilder, PageLabels};
 
 #[derive(Deserialize)]
@@ -28,24 +28,24 @@ struct Settings {
 }
 
 impl Settings {
-    fn compile(&self) -> Option<Rule> {
+    fn compile(&self) -> Option<RelabelRule> {
         let actions = [
-            Action::Replace,
-            Action::Keep,
-            Action::Drop,
-            Action::KeepEqual,
-            Action::DropEqual,
-            Action::HashMod,
-            Action::LabelMap,
-            Action::LabelDrop,
-            Action::LabelKeep,
-            Action::Lowercase,
-            Action::Uppercase,
+            RuleAction::Replace,
+            RuleAction::Keep,
+            RuleAction::Drop,
+            RuleAction::KeepEqual,
+            RuleAction::DropEqual,
+            RuleAction::HashMod,
+            RuleAction::LabelMap,
+            RuleAction::LabelDrop,
+            RuleAction::LabelKeep,
+            RuleAction::Lowercase,
+            RuleAction::Uppercase,
         ];
         let action = actions
             .into_iter()
             .find(|action| action.name() == self.action)?;
-        Rule::new(RuleSettings {
+        RelabelRule::new(RuleSettings {
             source_labels: self.source_labels.clone(),
             separator: self.separator.clone(),
             regex: self.regex.clone(),
@@ -65,7 +65,7 @@ fn rules_give_the_results_of_prometheus() {
     for (number, line) in lines.enumerate() {
         let line: Line = serde_json::from_str(line).unwrap();
         let shown = format!("line {}: {:?} {:?}", number + 1, line.labels, line.rules);
-        let rules: Option<Vec<Rule>> = line.rules.iter().map(Settings::compile).collect();
+        let rules: Option<Vec<RelabelRule>> = line.rules.iter().map(Settings::compile).collect();
         assert_eq!(rules.is_some(), line.valid, "{shown}");
         let Some(rules) = rules else { continue };
         let labels = line

@@ -1,4 +1,4 @@
-//! What a target's previous scrapes leave behind: its series and metadata.
+//! State of a target between scrapes: its series and metadata.
 
 use std::collections::HashMap;
 use std::sync::Arc;

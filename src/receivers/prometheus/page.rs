@@ -13,8 +13,8 @@ use super::transaction::Transaction;
 use tributary_memory::Permit;
 use tributary_prometheus::relabel::apply_all;
 use tributary_prometheus::{
-    Entry, ExemplarSample, Format, LabelBuilder, LabelSet, NativeHistogram, Page, PageLabels,
-    Sample, is_legacy_name,
+    ExemplarSample, Exposition, Format, LabelBuilder, LabelSet, NativeHistogram, PageEntry,
+    PageLabels, PageSample, is_legacy_name,
 };
 
 /// Memory of one sample in a transaction, in bytes.
@@ -23,7 +23,7 @@ const SAMPLE: usize = 256;
 /// Bytes of samples for which memory is reserved at a time.
 const STEP: usize = 64 << 10;
 
-/// How far timestamps may be ahead, in milliseconds, as in Prometheus.
+/// Maximum time that timestamps may be ahead, in milliseconds, as in Prometheus.
 const AHEAD: i64 = 10 * 60 * 1000;
 
 /// Numbers of samples of a scrape.
@@ -67,18 +67,18 @@ impl PageReader<'_> {
         bytes: &[u8],
         transaction: &mut Transaction,
     ) -> Result<(), ScrapeFailure> {
-        let mut page = Page::new(format, bytes, self.target.options)?;
+        let mut page = Exposition::new(format, bytes, self.target.options)?;
         while let Some(entry) = page.next()? {
             match entry {
-                Entry::Kind { family, kind } => self.cache.descriptions.set_kind(family, kind),
-                Entry::Help { family, text } => self.cache.descriptions.set_help(family, text),
-                Entry::Unit { family, unit } => self.cache.descriptions.set_unit(family, unit),
-                Entry::Sample(Sample {
+                PageEntry::Kind { family, kind } => self.cache.descriptions.set_kind(family, kind),
+                PageEntry::Help { family, text } => self.cache.descriptions.set_help(family, text),
+                PageEntry::Unit { family, unit } => self.cache.descriptions.set_unit(family, unit),
+                PageEntry::Sample(PageSample {
                     value,
                     timestamp,
                     start,
                 }) => self.value(&page, timestamp, start, Value::Number(value), transaction)?,
-                Entry::Histogram(native) => {
+                PageEntry::Histogram(native) => {
                     let (timestamp, start) = (native.timestamp, native.start);
                     self.value(&page, timestamp, start, Value::Native(native), transaction)?;
                 }
@@ -100,7 +100,7 @@ impl PageReader<'_> {
 
     fn value(
         &mut self,
-        page: &Page<'_>,
+        page: &Exposition<'_>,
         timestamp: Option<i64>,
         start: Option<i64>,
         value: Value,
@@ -170,7 +170,7 @@ impl PageReader<'_> {
     }
 
     /// Returns the exemplars of the last value. Those without a time get the time of the value.
-    fn exemplars(&self, page: &Page<'_>, time: i64) -> Vec<ExemplarSample> {
+    fn exemplars(&self, page: &Exposition<'_>, time: i64) -> Vec<ExemplarSample> {
         let mut exemplars = page.exemplars();
         for exemplar in &mut exemplars {
             exemplar.timestamp.get_or_insert(time);
@@ -179,7 +179,7 @@ impl PageReader<'_> {
     }
 
     /// Returns the series of the last value after relabelling, or `None` if a rule drops it.
-    fn series(&self, page: &Page<'_>) -> Result<Option<Series>, ScrapeFailure> {
+    fn series(&self, page: &Exposition<'_>) -> Result<Option<Series>, ScrapeFailure> {
         let on_page = page.labels();
         if let Some(name) = on_page.duplicate() {
             let reason = format!("the sample has the label `{name}` twice");

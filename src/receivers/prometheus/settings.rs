@@ -12,8 +12,8 @@ use super::config::{
 };
 use crate::component::BuildError;
 use crate::receivers::scraping::scheme::Scheme;
-use tributary_prometheus::relabel::{Rule, RuleError};
-use tributary_prometheus::{Format, Options};
+use tributary_prometheus::relabel::{RelabelRule, RuleError};
+use tributary_prometheus::{Format, HistogramOptions};
 
 /// Maximum size of a page if the configuration has no limit, in bytes.
 const MAX_PAGE: u64 = 256 << 20;
@@ -34,11 +34,11 @@ pub(super) struct JobSettings {
     pub(super) follow_redirects: bool,
     pub(super) compression: bool,
     pub(super) limits: Limits,
-    pub(super) options: Options,
+    pub(super) options: HistogramOptions,
     pub(super) extra_metrics: bool,
     pub(super) utf8_names: bool,
-    pub(super) target_rules: Vec<Rule>,
-    pub(super) metric_rules: Vec<Rule>,
+    pub(super) target_rules: Vec<RelabelRule>,
+    pub(super) metric_rules: Vec<RelabelRule>,
     pub(super) external_labels: BTreeMap<String, String>,
     pub(super) trims_suffixes: bool,
     pub(super) start_time_metric: Option<Regex>,
@@ -74,7 +74,7 @@ impl JobSettings {
         let rules = |rules: &[RelabelConfig]| {
             let compiled = rules.iter().map(|rule| rule.rule(utf8_names));
             compiled
-                .collect::<Result<Vec<Rule>, RuleError>>()
+                .collect::<Result<Vec<RelabelRule>, RuleError>>()
                 .map_err(|error| BuildError(error.to_string()))
         };
         let native = job
@@ -104,7 +104,7 @@ impl JobSettings {
             follow_redirects: job.follow_redirects,
             compression: job.enable_compression,
             limits: Limits::new(global, job),
-            options: Options {
+            options: HistogramOptions {
                 native_histograms: native,
                 classic_beside_native: job
                     .always_scrape_classic_histograms

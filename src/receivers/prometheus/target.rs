@@ -11,7 +11,7 @@ use super::transaction::Origin;
 use crate::receivers::scraping::found::Found;
 use tributary_net::client::parse_url;
 use tributary_prometheus::relabel::apply_all;
-use tributary_prometheus::{LabelBuilder, LabelSet, Options, duration};
+use tributary_prometheus::{HistogramOptions, LabelBuilder, LabelSet, duration};
 
 /// Labels that choose the reading of histograms, as in Prometheus.
 const NATIVE: &str = "__scrape_native_histograms__";
@@ -25,7 +25,7 @@ pub(super) struct ScrapeTarget {
     pub(super) url: Uri,
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
-    pub(super) options: Options,
+    pub(super) options: HistogramOptions,
     pub(super) origin: Origin,
 }
 
@@ -70,7 +70,7 @@ impl ScrapeTarget {
                 "the label {name} has the value `{other}`: it must be true or false"
             )),
         };
-        let options = Options {
+        let options = HistogramOptions {
             native_histograms: choice(NATIVE)?,
             classic_beside_native: choice(CLASSIC)?,
         };

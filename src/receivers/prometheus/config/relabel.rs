@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use tributary_prometheus::relabel::{Action, Rule, RuleError, RuleSettings};
+use tributary_prometheus::relabel::{RelabelRule, RuleAction, RuleError, RuleSettings};
 
 /// A relabelling rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,24 +56,24 @@ pub enum RelabelAction {
 }
 
 impl RelabelAction {
-    const ALL: [(RelabelAction, Action); 11] = [
-        (RelabelAction::Replace, Action::Replace),
-        (RelabelAction::Keep, Action::Keep),
-        (RelabelAction::Drop, Action::Drop),
-        (RelabelAction::KeepEqual, Action::KeepEqual),
-        (RelabelAction::DropEqual, Action::DropEqual),
-        (RelabelAction::HashMod, Action::HashMod),
-        (RelabelAction::LabelMap, Action::LabelMap),
-        (RelabelAction::LabelDrop, Action::LabelDrop),
-        (RelabelAction::LabelKeep, Action::LabelKeep),
-        (RelabelAction::Lowercase, Action::Lowercase),
-        (RelabelAction::Uppercase, Action::Uppercase),
+    const ALL: [(RelabelAction, RuleAction); 11] = [
+        (RelabelAction::Replace, RuleAction::Replace),
+        (RelabelAction::Keep, RuleAction::Keep),
+        (RelabelAction::Drop, RuleAction::Drop),
+        (RelabelAction::KeepEqual, RuleAction::KeepEqual),
+        (RelabelAction::DropEqual, RuleAction::DropEqual),
+        (RelabelAction::HashMod, RuleAction::HashMod),
+        (RelabelAction::LabelMap, RuleAction::LabelMap),
+        (RelabelAction::LabelDrop, RuleAction::LabelDrop),
+        (RelabelAction::LabelKeep, RuleAction::LabelKeep),
+        (RelabelAction::Lowercase, RuleAction::Lowercase),
+        (RelabelAction::Uppercase, RuleAction::Uppercase),
     ];
 
-    fn action(self) -> Action {
+    fn action(self) -> RuleAction {
         let mut all = Self::ALL.iter();
         all.find(|(own, _)| *own == self)
-            .map_or(Action::Replace, |(_, action)| *action)
+            .map_or(RuleAction::Replace, |(_, action)| *action)
     }
 }
 
@@ -113,8 +113,8 @@ impl RelabelConfig {
     ///
     /// # Errors
     /// The first setting that is not valid.
-    pub(in super::super) fn rule(&self, utf8_names: bool) -> Result<Rule, RuleError> {
-        Rule::new(RuleSettings {
+    pub(in super::super) fn rule(&self, utf8_names: bool) -> Result<RelabelRule, RuleError> {
+        RelabelRule::new(RuleSettings {
             source_labels: self.source_labels.clone(),
             separator: self.separator.clone(),
             regex: self.regex.clone(),
