@@ -11,9 +11,9 @@ mod values;
 use super::Operand;
 use super::functions::{Arguments, Function, Literals, Parameter, ParameterKind};
 use super::path::{Context, Path};
-use super::statement::Effect;
 use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
+use super::write::Effect;
 
 /// A function that changes telemetry.
 pub(crate) struct Editor {

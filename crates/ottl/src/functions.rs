@@ -16,6 +16,7 @@ mod text_cases;
 mod texts;
 mod time_formats;
 mod times;
+mod zones;
 
 pub(crate) use self::arguments::{Arguments, Literals};
 pub(crate) use self::lists::{append, delete_index};
