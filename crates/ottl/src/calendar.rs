@@ -1,8 +1,23 @@
-//! Calendar dates of times.
-
-use crate::value::Moment;
+//! Times and their calendar dates.
 
 const SECONDS_OF_A_DAY: i64 = 86_400;
+
+/// A time, with the offset of its time zone from UTC in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// Nanoseconds since 1970.
+    pub(crate) nanoseconds: i64,
+    pub(crate) offset: i32,
+}
+
+impl Moment {
+    pub(crate) fn utc(nanoseconds: i64) -> Self {
+        Moment {
+            nanoseconds,
+            offset: 0,
+        }
+    }
+}
 
 /// A time in its time zone, in the Gregorian calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,11 +9,11 @@ mod patterns;
 mod values;
 
 use super::Operand;
-use super::functions::{Arguments, Function, Literals, Parameter, ParameterKind};
+use super::functions::{Arguments, Check, Function, Parameter, ParameterKind};
 use super::path::{Context, Path};
-use super::statement::Effect;
 use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
+use super::write::Effect;
 
 /// A function that changes telemetry.
 pub(crate) struct Editor {
@@ -23,7 +23,7 @@ pub(crate) struct Editor {
     pub(crate) has_target: bool,
     pub(crate) apply: for<'v> fn(&mut Editing<'_, 'v>) -> Result<Effect, Undecided>,
     /// Checks the arguments that are literals.
-    pub(crate) check: Option<fn(&Literals<'_>) -> Result<(), String>>,
+    pub(crate) check: Option<Check>,
     /// The only context that has the function.
     pub(crate) context: Option<Context>,
 }
@@ -78,7 +78,7 @@ impl Editor {
         }
     }
 
-    const fn checked(mut self, check: fn(&Literals<'_>) -> Result<(), String>) -> Self {
+    const fn checked(mut self, check: Check) -> Self {
         self.check = Some(check);
         self
     }

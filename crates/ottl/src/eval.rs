@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::calendar::Moment;
 use super::fields::{of_metric, of_point, of_profile, of_record, of_span};
 use super::functions::Arguments;
 use super::math::calculate;
 use super::path::{Context, Field, Key, Path};
 use super::target::{EvaluationTarget, attributes};
-use super::value::{Moment, Undecided, Value, compare, int, text};
+use super::value::{Undecided, Value, compare, int, text};
 use super::{Call, Condition, Operand, Test};
 use tributary_otlp::view::{
     AnyValue, Attributes, Event, LogRecord, Message, Metric, Resource, ResourceEntry, ScopeEntry,

@@ -16,6 +16,7 @@ mod text_cases;
 mod texts;
 mod time_formats;
 mod times;
+mod zones;
 
 pub(crate) use self::arguments::{Arguments, Literals};
 pub(crate) use self::lists::{append, delete_index};
@@ -28,12 +29,15 @@ pub(crate) struct Function {
     pub(crate) parameters: &'static [Parameter],
     pub(crate) call: Implementation,
     /// Checks the arguments that are literals.
-    pub(crate) check: Option<fn(&Literals<'_>) -> Result<(), String>>,
+    pub(crate) check: Option<Check>,
     /// Context whose current part the function reads.
     pub(crate) reads: Option<Context>,
     /// Whether equal arguments have equal results.
     pub(crate) is_pure: bool,
 }
+
+/// A check of the arguments that are literals.
+pub(crate) type Check = fn(&Literals<'_>) -> Result<(), String>;
 
 /// The implementation of a function.
 pub(crate) type Implementation = for<'v> fn(&mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided>;
@@ -110,7 +114,7 @@ impl Function {
         }
     }
 
-    const fn checked(mut self, check: fn(&Literals<'_>) -> Result<(), String>) -> Self {
+    const fn checked(mut self, check: Check) -> Self {
         self.check = Some(check);
         self
     }

@@ -66,6 +66,7 @@ mod write;
 
 use std::sync::Arc;
 
+use self::calendar::Moment;
 use self::functions::Function;
 pub use self::known::within;
 pub use self::parser::{parse, parse_statement};
@@ -73,7 +74,6 @@ use self::path::{Context, Key, Path};
 pub use self::target::EvaluationTarget;
 pub use self::target::ProfileFields;
 pub use self::target::attributes;
-use self::value::Moment;
 pub use self::value::Undecided;
 
 /// Reason why a text is not a condition or statement.

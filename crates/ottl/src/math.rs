@@ -2,7 +2,8 @@
 //! one operand is a double, so is the result. Times and durations support only addition and subtraction.
 
 use super::Operator;
-use super::value::{Moment, Undecided, Value};
+use super::calendar::Moment;
+use super::value::{Undecided, Value};
 
 /// Returns the result of an operation on two values.
 pub(super) fn calculate<'v>(

@@ -9,7 +9,7 @@ use super::functions::Arguments;
 use super::path::{Context, Depth, Field, Path};
 use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
-pub use super::write::Change;
+pub use super::write::{Change, Effect};
 use super::{Operand, Test};
 
 /// A statement, and the level at which it is executed.
@@ -25,31 +25,6 @@ pub struct Statement {
     pub(crate) condition: Option<Test>,
     /// The statement in its written form.
     pub text: Arc<str>,
-}
-
-/// Effects of a statement.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Effect {
-    /// The part that changes.
-    pub change: Option<Change>,
-    /// Encoded metrics that the statement adds to the current scope.
-    pub added: Vec<Vec<u8>>,
-}
-
-impl Effect {
-    /// Whether the statement changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.change.is_none() && self.added.is_empty()
-    }
-}
-
-impl From<Option<Change>> for Effect {
-    fn from(change: Option<Change>) -> Self {
-        Effect {
-            change,
-            added: Vec::new(),
-        }
-    }
 }
 
 impl Statement {

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 pub(crate) use self::compare::compare;
 pub(crate) use self::convert::put_value;
 pub(crate) use self::text::hexadecimal;
+use super::calendar::Moment;
 use tributary_otlp::view::AnyValue;
 
 /// Reason why an expression has no value.
@@ -61,23 +62,6 @@ pub enum Undecided {
     /// Another reason.
     #[error("cannot be evaluated: {0}")]
     Because(&'static str),
-}
-
-/// A time, with the offset of its time zone from UTC in seconds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
-    /// Nanoseconds since 1970.
-    pub(crate) nanoseconds: i64,
-    pub(crate) offset: i32,
-}
-
-impl Moment {
-    pub(crate) fn utc(nanoseconds: i64) -> Self {
-        Moment {
-            nanoseconds,
-            offset: 0,
-        }
-    }
 }
 
 /// Messages that the language can copy and count, but not look into, such as the events of a span.

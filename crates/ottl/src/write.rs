@@ -31,6 +31,31 @@ pub enum Change {
     Cache(Vec<u8>),
 }
 
+/// Effects of a statement.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effect {
+    /// The part that changes.
+    pub change: Option<Change>,
+    /// Encoded metrics that the statement adds to the current scope.
+    pub added: Vec<Vec<u8>>,
+}
+
+impl Effect {
+    /// Whether the statement changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.change.is_none() && self.added.is_empty()
+    }
+}
+
+impl From<Option<Change>> for Effect {
+    fn from(change: Option<Change>) -> Self {
+        Effect {
+            change,
+            added: Vec::new(),
+        }
+    }
+}
+
 /// Returns the encoded part of a context.
 fn part<'a>(context: Context, here: &EvaluationTarget<'a>) -> &'a [u8] {
     let part = match context {

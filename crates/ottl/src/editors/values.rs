@@ -1,9 +1,10 @@
 //! Editors of any value.
 
 use super::{Editing, Editor, Effect, TARGET};
+use crate::calendar::Moment;
 use crate::functions::ParameterKind::{Any, Int};
 use crate::functions::{Arguments, Literals, Parameter, append, delete_index};
-use crate::value::{Moment, Undecided, Value};
+use crate::value::{Undecided, Value};
 use crate::write::write;
 
 pub(super) const ALL: &[Editor] = &[

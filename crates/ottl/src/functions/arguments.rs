@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crate::Operand;
+use crate::calendar::Moment;
 use crate::target::EvaluationTarget;
-use crate::value::{Moment, Undecided, Value};
+use crate::value::{Undecided, Value};
 
 /// The evaluated arguments of a call, by the position of their parameters.
 pub(crate) struct Arguments<'c, 'v> {

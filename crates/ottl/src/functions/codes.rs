@@ -36,9 +36,9 @@ pub(super) const ALL: &[Function] = &[
         decode,
     )
     .checked(|literals| encoding(literals, 1)),
-    Function::new("TraceID", &[ID], |arguments| id::<16>(arguments)),
-    Function::new("SpanID", &[ID], |arguments| id::<8>(arguments)),
-    Function::new("ProfileID", &[ID], |arguments| id::<16>(arguments)),
+    Function::new("TraceID", &[ID], id::<16>),
+    Function::new("SpanID", &[ID], id::<8>),
+    Function::new("ProfileID", &[ID], id::<16>),
     Function::new("UUID", &[], |_| {
         Ok(Value::owned_text(uuid(fastrand::u128(..), 4)))
     })

@@ -89,7 +89,7 @@ fn url<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (scheme, rest) = match rest.split_once(':') {
         Some((scheme, after)) if is_scheme(scheme) => (scheme.to_ascii_lowercase(), after),
-        Some((first, _)) if first.is_empty() => return Err(NO_URL),
+        // A colon in the first segment of a path is a mistake.
         Some((first, _)) if !first.contains('/') => return Err(NO_URL),
         _ => (String::new(), rest),
     };

@@ -60,7 +60,8 @@ pub(super) const ALL: &[Function] = &[
 /// Cuts off the fraction. As in Go on common processors, a value out of range becomes the smallest number.
 #[allow(clippy::cast_possible_truncation)] // The range is checked.
 fn truncated(value: f64) -> i64 {
-    match (-9.223_372_036_854_775_8e18..9.223_372_036_854_775_8e18).contains(&value) {
+    let limit = 2_f64.powi(63);
+    match (-limit..limit).contains(&value) {
         true => value as i64,
         false => i64::MIN,
     }

@@ -3,10 +3,11 @@
 use std::time::SystemTime;
 
 use super::ParameterKind::{Any, Int, LiteralText, Text};
-use super::time_formats::{Layout, Zone};
+use super::time_formats::Layout;
+use super::zones::Zone;
 use super::{Arguments, Function, Literals, Parameter};
-use crate::calendar::Date;
-use crate::value::{Moment, Undecided, Value};
+use crate::calendar::{Date, Moment};
+use crate::value::{Undecided, Value};
 use tributary_config::units::Duration;
 
 const TIME: Parameter = Parameter::new("time", Any);

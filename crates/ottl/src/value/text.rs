@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::{Moment, Undecided, Value};
-use crate::calendar;
+use super::{Undecided, Value};
+use crate::calendar::{self, Moment};
 use tributary_otlp::view::{AnyValue, text_of};
 
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
