@@ -37,6 +37,18 @@ impl<'a> ProtoField<'a> {
         }
     }
 
+    /// Reads a trace id of 128 bits. An id of 64 bits is padded on the left.
+    pub(crate) fn trace_id(&self) -> Result<u128, TranslateError> {
+        let bytes = self.bytes()?;
+        if let Ok(id) = bytes.try_into() {
+            return Ok(u128::from_be_bytes(id));
+        }
+        match bytes.try_into() {
+            Ok(id) => Ok(u64::from_be_bytes(id).into()),
+            Err(_) => self.fail("a trace id has 16 or 8 bytes"),
+        }
+    }
+
     /// Calls `read` for each field of the contained message.
     pub(crate) fn each(
         &self,

@@ -242,3 +242,21 @@ fn annotation_and_link_of_other_form_are_kept_whole() {
         "{text}"
     );
 }
+
+#[test]
+fn short_trace_id_of_protobuf_is_padded_on_the_left() {
+    // `ListOfSpans` with a span of a trace id of 8 bytes and an id.
+    let span = [
+        &[0x0a, 8][..],
+        &[1, 2, 3, 4, 5, 6, 7, 8],
+        &[0x1a, 8],
+        &[9; 8],
+    ]
+    .concat();
+    let list = [&[0x0a, span.len() as u8][..], &span].concat();
+    let room = Limited::new(ENOUGH);
+    let options = TranslateOptions::default();
+    let translated = translate(SpanFormat::ZipkinV2Proto, &options, &list, &room).unwrap();
+    let id = [&[0; 8][..], &[1, 2, 3, 4, 5, 6, 7, 8]].concat();
+    assert!(translated.request.windows(16).any(|window| window == id));
+}

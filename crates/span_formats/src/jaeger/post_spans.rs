@@ -121,7 +121,7 @@ fn read_span<'a>(
     let mut duration = 0_i64;
     field.each(|field| {
         match field.number() {
-            1 => span.trace_id = trace_id(&field)?,
+            1 => span.trace_id = field.trace_id()?,
             2 => span.span_id = span_id(&field)?,
             3 => span.name = memory.text(field.bytes()?)?,
             4 => {
@@ -153,7 +153,7 @@ fn read_reference(field: &ProtoField<'_>) -> Result<Reference, TranslateError> {
     };
     field.each(|field| {
         match field.number() {
-            1 => reference.trace_id = trace_id(&field)?,
+            1 => reference.trace_id = field.trace_id()?,
             2 => reference.span_id = span_id(&field)?,
             3 => reference.is_child_of = field.varint()? == 0,
             _ => {}
@@ -219,18 +219,6 @@ fn read_tag<'a>(field: &ProtoField<'a>, memory: &Memory<'_>) -> Result<Tag<'a>, 
 
 /// Maximum size of the text for a tag of an unknown type, in bytes.
 const UNKNOWN: usize = 64;
-
-/// Reads an id of 128 bits. An id of 64 bits is padded on the left.
-fn trace_id(field: &ProtoField<'_>) -> Result<u128, TranslateError> {
-    let bytes = field.bytes()?;
-    if let Ok(id) = bytes.try_into() {
-        return Ok(u128::from_be_bytes(id));
-    }
-    match bytes.try_into() {
-        Ok(id) => Ok(u64::from_be_bytes(id).into()),
-        Err(_) => field.fail("a trace id has 16 or 8 bytes"),
-    }
-}
 
 fn span_id(field: &ProtoField<'_>) -> Result<u64, TranslateError> {
     match field.bytes()?.try_into() {

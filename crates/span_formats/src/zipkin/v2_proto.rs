@@ -43,10 +43,7 @@ fn read_span<'a>(
     field.each(|field| {
         match field.number() {
             1 => {
-                let Ok(id) = field.bytes()?.try_into() else {
-                    return field.fail("a trace id has 16 bytes");
-                };
-                span.trace_id = u128::from_be_bytes(id);
+                span.trace_id = field.trace_id()?;
                 has_trace = true;
             }
             2 => span.parent_id = short_id(&field)?,
