@@ -4,8 +4,10 @@
 
 mod config;
 pub(super) mod keys;
+mod options;
 
-pub use config::{Balancer, ClientKeepalive, Config, GrpcCompression};
+pub use config::Config;
+pub use options::{Balancer, ClientKeepalive, GrpcCompression};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

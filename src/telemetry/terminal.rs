@@ -27,7 +27,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts the progress of `what`, the counted objects, as in `files`.
+    /// Starts a progress line. `what` names the counted objects, such as `files`.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         Progress {
             what,
