@@ -125,7 +125,7 @@ fn warn_of_root() {
 fn say(report: &Report, logs: Option<&LogHandle>) {
     if !logs.is_some_and(LogHandle::is_json) {
         // A closed stderr must not end a process that works.
-        let text = report.render_for(terminal::has_colours());
+        let text = report.render_with_colours(terminal::has_colours());
         let _ = std::io::stderr().write_all(text.as_bytes());
         return;
     }
@@ -244,7 +244,7 @@ impl Service {
         let health = self.host.health.clone();
         let (exposition, stored) = (self.exposition.clone(), std::mem::take(&mut self.stored));
         let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
-        // Counted before `select!` drops the shutdown, and with it what is in flight.
+        // Counted before `select!` drops the shutdown together with the items in flight.
         let interrupted = async {
             signals.end().await;
             exposition.all_in_flight()

@@ -51,7 +51,7 @@
 //! [`decode()`] and `de` for types, `expand` for variables, [`units`] for the types of values that components
 //! share, and `sensitive` for the rules about secrets.
 
-mod also;
+mod aliases;
 mod de;
 mod decode;
 mod expand;
@@ -75,7 +75,7 @@ pub mod units;
 mod unread;
 pub mod wildcard;
 
-pub use also::Aliases;
+pub use aliases::Aliases;
 pub use decode::decode;
 pub use expand::expand;
 pub use id::{ComponentId, InvalidId};
