@@ -168,8 +168,8 @@ impl<G, R: Bytes> Holding<G, R> {
     }
 
     /// Repeats `attempt` until it has a result, and waits for a delivery between two attempts. After
-    /// [`MAX_WAIT_FOR_ROOM`] the client is refused with the reason `full`. A slightly slower next stage thus slows
-    /// clients down and does not refuse them.
+    /// [`MAX_WAIT_FOR_ROOM`] the client is refused with the reason `full`. If the next stage is slightly
+    /// slower, clients are slowed down instead of refused.
     pub(crate) async fn retry_while_full<T>(
         &self,
         full: &'static str,

@@ -19,8 +19,8 @@ pub(crate) trait Bytes {
     /// Returns the approximate memory size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether the senders of the data still have it and can wait, so that the next stage may buffer it for long. Such a
-    /// delivery must not block other deliveries.
+    /// Whether the senders still have the data and can wait. The next stage may then buffer the
+    /// data for a long time, so the delivery must not block other deliveries.
     fn can_wait(&self) -> bool {
         false
     }

@@ -101,8 +101,8 @@ fn split_without_memory_drops_the_data() {
     let mut joined = spans(["a", "b"]);
     joined.mark_joined();
     let budget = Budget::new(1);
-    let mut others = budget.for_output();
-    others.grow(1 + budget.reserve()).unwrap();
+    let mut others = budget.output_permit();
+    others.grow(1 + budget.output_reserve()).unwrap();
     let refused = Search::default().refused(joined, Fault::Content, Some(&budget));
     assert_eq!(refused.unwrap_err().items(), 2);
 }
