@@ -23,7 +23,7 @@ use super::client_limit::ClientLimit;
 use super::ending::{Distrust, drive};
 pub(super) use super::failure::Failure;
 use super::gate::Gate;
-use super::guard::{DetectedProtocol, Guard};
+use super::guard::{ConnectionGuard, DetectedProtocol};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;
 use super::not_tls::NotTls;
@@ -238,7 +238,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (options, peer) = (&shared.options, Arc::new(peer));
-    let mut guard = Guard::new(stream, peer.clone(), options.header_timeout);
+    let mut guard = ConnectionGuard::new(stream, peer.clone(), options.header_timeout);
     let version = tokio::select! {
         biased;
         version = within(shared.handshake_deadline(), &peer, guard.greet()) => version?,
