@@ -24,7 +24,9 @@ use super::family::Family;
 use super::kind::Kind;
 use super::naming::{Name, Namer};
 use super::origin::{Origin, Origins};
-use super::points::{Attributes, Nature, made, nature, number_point, points_of};
+use super::points::{
+    Attributes, PointProperties, distribution_point, number_point, point_properties, points_of,
+};
 use super::room::Room;
 use super::slot::{Place, Point, Rejection};
 use super::value::{Histogram, Summary, Value};
@@ -207,14 +209,14 @@ impl Table {
         let Some(data) = metric.data() else {
             return;
         };
-        let Some(nature) = nature(&metric, &data) else {
+        let Some(properties) = point_properties(&metric, &data) else {
             reading
                 .rejected
                 .count(points_of(metric), Rejection::Invalid);
             return;
         };
         loop {
-            let family = match self.family(&metric, nature, &mut reading.key) {
+            let family = match self.family(&metric, properties, &mut reading.key) {
                 Ok(family) => family,
                 Err(why) => {
                     reading.rejected.count(points_of(metric), why);
@@ -245,7 +247,7 @@ impl Table {
             match data {
                 Data::Gauge { points } | Data::Sum { points, .. } => {
                     for point in points {
-                        take(point.message(), number_point(&point, nature), 7);
+                        take(point.message(), number_point(&point, properties), 7);
                     }
                 }
                 Data::Histogram { points, .. } => {
@@ -253,7 +255,10 @@ impl Table {
                         let value = || Histogram::read(&point).map(Box::new).map(Value::Histogram);
                         let exemplars = point.exemplars();
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, exemplars, || value().ok());
+                        let made =
+                            distribution_point(times, point.flags(), properties, exemplars, || {
+                                value().ok()
+                            });
                         take(point.message(), made, 9);
                     }
                 }
@@ -262,7 +267,8 @@ impl Table {
                         let value = || Some(Value::Exponential(Exponential::read(&point)?.into()));
                         let exemplars = point.exemplars();
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, exemplars, value);
+                        let made =
+                            distribution_point(times, point.flags(), properties, exemplars, value);
                         take(point.message(), made, 1);
                     }
                 }
@@ -270,7 +276,13 @@ impl Table {
                     for point in points {
                         let value = || Some(Value::Summary(Summary::read(&point).into()));
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, std::iter::empty(), value);
+                        let made = distribution_point(
+                            times,
+                            point.flags(),
+                            properties,
+                            std::iter::empty(),
+                            value,
+                        );
                         take(point.message(), made, 7);
                     }
                 }
@@ -283,7 +295,7 @@ impl Table {
     fn family(
         &self,
         metric: &Metric<'_>,
-        Nature { kind, suffix, .. }: Nature,
+        PointProperties { kind, suffix, .. }: PointProperties,
         key: &mut Vec<u8>,
     ) -> Result<Arc<Family>, Rejection> {
         let (name, unit) = (metric.name(), metric.unit());

@@ -8,7 +8,7 @@ use super::super::origin::text;
 use crate::pipeline::batch::Nack;
 use crate::serving::query::decode;
 
-/// Description of a file.
+/// Resource attributes and name of an uploaded profile.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Labels {
     /// Resource attributes.
