@@ -30,7 +30,7 @@ const PLANTED: [&str; 6] = [
     "/home/canary",
 ];
 
-/// One scanner per action, without and with decoding.
+/// Scanners, one per action, without and with decoding.
 static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
     let actions = [
         DetectorAction::Mask,

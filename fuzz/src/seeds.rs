@@ -180,7 +180,7 @@ fn answers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// One frame of every type.
+/// Frames, one of every type.
 fn frames() -> Vec<Vec<u8>> {
     let mut connection = vec![7; 16];
     let mut frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {

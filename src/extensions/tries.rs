@@ -45,7 +45,7 @@ impl Buckets {
     }
 }
 
-/// Used tries of an address.
+/// Number of tries that an address has used.
 struct Bucket {
     used: u32,
     /// Time at which the last try was returned.

@@ -21,7 +21,7 @@ use crate::pipeline::batch::Code;
 
 /// Failed attempts after which a record is set aside.
 const ATTEMPTS: u32 = 3;
-/// Counted failures after which a record is a suspect.
+/// Number of counted failures after which a record is a suspect.
 const COUNTED_FAILURES: u32 = 5;
 /// Limit of records set aside, per consumer. A total outage reaches this limit.
 const SLOTS_PER_CONSUMER: usize = 10;

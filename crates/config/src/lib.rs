@@ -120,7 +120,7 @@ pub struct Problems {
     found: Vec<Problem>,
 }
 
-/// One finding of a validation.
+/// A finding of a validation.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// Keys (and indices of lists, as numbers) from the validated value down; empty for the value itself.

@@ -100,7 +100,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// One field of a message.
+/// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field<'a> {
     /// Number of the field.

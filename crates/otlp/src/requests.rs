@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-/// One or more encoded `Export*ServiceRequest`s.
+/// Encoded `Export*ServiceRequest`s, at least one.
 ///
 /// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
 /// request. Merging therefore appends a part, and copies no byte up to the socket. Each profiles request has its own

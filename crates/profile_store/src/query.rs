@@ -41,7 +41,7 @@ pub struct Query {
 pub enum SpanSelection {
     /// All spans of a trace.
     Trace([u8; 16]),
-    /// One span.
+    /// A span.
     Span([u8; 8]),
 }
 

@@ -232,7 +232,7 @@ fn stated(value: &DefaultValue) -> Option<Value> {
 #[derive(Debug)]
 pub(super) struct Counter<'s> {
     section: &'s Section,
-    /// One for each metric of the section.
+    /// Counters, one for each metric of the section.
     counts: Vec<Counts>,
     /// Shared results for the resource, the scope, and the item that contains the counted element.
     known: [Vec<Known>; 3],

@@ -49,7 +49,7 @@ pub(super) struct Setup {
 /// All unfinished files of an exporter.
 pub(super) struct Files {
     pub(super) setup: Setup,
-    /// One shelf for each signal. A shelf is locked while rows are made; other batches wait without
+    /// Shelves, one for each signal. A shelf is locked while rows are made; other batches wait without
     /// occupying a thread.
     shelves: [Arc<Mutex<Shelf>>; 4],
     pub(super) open: OpenFiles,

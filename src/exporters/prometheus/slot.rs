@@ -1,4 +1,4 @@
-//! One series of a family, and the points that it accepts.
+//! A series of a family, and the points that it accepts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::origin::Origin;
 use super::room::Room;
 use super::value::{Invalid, Sum, Value};
 
-/// One series.
+/// A series.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) labels: Box<[u8]>,

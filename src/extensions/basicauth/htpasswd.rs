@@ -3,7 +3,7 @@
 use ring::digest;
 use subtle::ConstantTimeEq as _;
 
-/// One user.
+/// A user.
 pub(super) struct Entry<'a> {
     /// The number of its line, from 1.
     pub(super) line: usize,

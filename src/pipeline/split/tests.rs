@@ -4,7 +4,7 @@ use crate::pipeline::testing::{span_names, spans};
 use crate::testing::named_batch;
 use tributary_profiles::testing_requests::sample_names;
 
-/// One request for each name.
+/// Requests, one for each name.
 fn requests(names: &[&str]) -> Batch {
     let mut batches = names.iter().map(|name| spans([*name]));
     let mut first = batches.next().unwrap();

@@ -16,7 +16,7 @@ const MESSAGE_BYTES: usize = 256;
 /// A topic and the number of a partition.
 pub(super) type Partition = (Arc<str>, i32);
 
-/// One lane for each partition: one message is in flight, and later messages wait.
+/// Lanes, one for each partition: one message is in flight, and later messages wait.
 pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,

@@ -22,7 +22,7 @@ use tributary_profiles::{Dictionary, Profiles, pprof};
 /// A converted file.
 #[derive(Debug)]
 pub(super) struct Converted {
-    /// One resource with one scope, with a profile for each sample type.
+    /// A resource with one scope, with a profile for each sample type.
     pub(super) profiles: Profiles,
     /// Headers of the request that contained the file, if they are kept.
     pub(super) metadata: Option<Arc<Metadata>>,

@@ -1,4 +1,4 @@
-//! One line of a source for display: cut to a window, with masked secrets and carets underneath.
+//! A line of a source for display: cut to a window, with masked secrets and carets underneath.
 
 use crate::report::Report;
 use crate::sensitive;

@@ -90,7 +90,7 @@ struct Transcoder<'d, 'r> {
     entries: Vec<Entry<'d>>,
 }
 
-/// One occurrence of a field.
+/// An occurrence of a field.
 #[derive(Clone)]
 struct Entry<'d> {
     field: &'d FieldDescriptor,

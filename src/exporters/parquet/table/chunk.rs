@@ -32,7 +32,7 @@ const MIN_COMPRESSION_GAIN: usize = 32;
 /// Rows between two checks of a page's total size, its levels included.
 const LOOK_ROWS: usize = 64;
 
-/// One column of one row group. The caller adds levels and values, and marks the ends of rows.
+/// A column of a row group. The caller adds levels and values, and marks the ends of rows.
 pub(super) struct Chunk<E> {
     descriptor: ColumnDescPtr,
     pub(super) encoder: E,

@@ -58,7 +58,7 @@ impl AttributeOwner for Words<'_> {
 /// Kind of a text column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
-    /// One text per row, often in long runs. Readers use the bounds.
+    /// Texts, one per row, often in long runs. Readers use the bounds.
     Flat,
     /// Lists of texts.
     Lists,
