@@ -1,7 +1,7 @@
 //! The life cycle of the process: start, reload, shutdown.
 
-mod last_words;
 mod panics;
+mod shutdown_report;
 mod signals;
 
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use self::last_words::{last_words, note_stored_queues, report_progress};
 use self::panics::{Panicked, watch_for_panics};
+use self::shutdown_report::{interruption_message, note_stored_queues, report_progress};
 use self::signals::Signals;
 use crate::app::config::{Config, Loaded, running_graph};
 use crate::app::graph::{Graph, describe};
@@ -253,7 +253,7 @@ impl Service {
             left = self.shut_down() => left,
             never = waiting => match never {},
             held = interrupted => {
-                let (level, words) = last_words(&held, &stored);
+                let (level, words) = interruption_message(&held, &stored);
                 match level {
                     Level::Error => error!("{words}"),
                     _ => info!("{words}"),

@@ -89,16 +89,16 @@ impl Exposition {
     }
 
     /// Exporters and connectors with items in flight.
-    pub fn in_flight(&self) -> Vec<Holder> {
+    pub fn in_flight(&self) -> Vec<ItemsInFlight> {
         let mut held = self.all_in_flight();
-        held.retain(|holder| holder.kind != "pipeline");
+        held.retain(|component| component.kind != "pipeline");
         held
     }
 
     /// Exporters, connectors and pipelines with items in flight. Items that wait for an exporter without a queue
     /// count in both.
-    pub fn all_in_flight(&self) -> Vec<Holder> {
-        holders(&self.handle.render())
+    pub fn all_in_flight(&self) -> Vec<ItemsInFlight> {
+        items_in_flight(&self.handle.render())
     }
 
     /// Renders the metrics of `level` in Prometheus' text format. `resource` becomes the labels of
@@ -139,7 +139,7 @@ const IN_FLIGHT: [(&str, &str); 3] = [
 
 /// An exporter, connector or pipeline with items in flight.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Holder {
+pub struct ItemsInFlight {
     /// `exporter`, `connector` or `pipeline`.
     pub kind: &'static str,
     /// Id of the component.
@@ -150,7 +150,7 @@ pub struct Holder {
     pub items: u64,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ItemsInFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.id)?;
         if let Some(signal) = &self.signal {
@@ -161,13 +161,13 @@ impl fmt::Display for Holder {
 }
 
 /// The components with items in flight, by a page of metrics.
-fn holders(page: &str) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = page.lines().filter_map(holder).collect();
-    holders.sort_unstable();
-    holders
+fn items_in_flight(page: &str) -> Vec<ItemsInFlight> {
+    let mut found: Vec<ItemsInFlight> = page.lines().filter_map(parse_items).collect();
+    found.sort_unstable();
+    found
 }
 
-fn holder(line: &str) -> Option<Holder> {
+fn parse_items(line: &str) -> Option<ItemsInFlight> {
     let of_kind = |(kind, prefix): &(&'static str, &str)| Some((*kind, line.strip_prefix(prefix)?));
     let (kind, rest) = IN_FLIGHT.iter().find_map(of_kind)?;
     let (labels, value) = rest.rsplit_once("} ")?;
@@ -178,7 +178,7 @@ fn holder(line: &str) -> Option<Holder> {
     };
     let id = label(kind)?;
     let signal = label("data_type");
-    (items >= 1.0).then_some(Holder {
+    (items >= 1.0).then_some(ItemsInFlight {
         kind,
         id,
         signal,
@@ -247,7 +247,10 @@ mod tests {
         let page = "tributary_exporter_in_flight_items{exporter=\"otlp_grpc/a\",data_type=\"logs\"} 41600\n\
                     tributary_exporter_in_flight_items{exporter=\"file\",data_type=\"logs\"} 0\n\
                     tributary_connector_in_flight_items{connector=\"profile_metrics\"} 7\n";
-        let shown: Vec<String> = holders(page).iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = items_in_flight(page)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             shown,
             [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ends::Ends;
+use super::ends::EndTimes;
 use super::exemplar::{self, Exemplar};
 use super::labels::Labels;
 use super::naming::Namer;
@@ -24,7 +24,7 @@ pub(super) struct Slot {
     #[allow(clippy::box_collection)]
     pub(super) exemplars: Option<Box<Vec<Exemplar>>>,
     /// End times of the deltas, from the second delta on.
-    pub(super) ends: Option<Box<Ends>>,
+    pub(super) ends: Option<Box<EndTimes>>,
     /// Time of the last point, in ticks of the table.
     pub(super) seen: u32,
     /// Number of the last scrape when the series began. That scrape skips the series, because it
@@ -131,12 +131,14 @@ impl Slot {
         let growth = self
             .ends
             .as_ref()
-            .map_or(size_of::<Ends>(), |ends| ends.growth());
+            .map_or(size_of::<EndTimes>(), |ends| ends.growth());
         if !room.take(0, growth) {
             return Err(Rejection::NoRoom);
         }
         let (last, before) = (self.time, self.size().1);
-        let ends = self.ends.get_or_insert_with(|| Box::new(Ends::new(last)));
+        let ends = self
+            .ends
+            .get_or_insert_with(|| Box::new(EndTimes::new(last)));
         let is_new = ends.admit(end);
         room.give(0, (before + growth).saturating_sub(self.size().1));
         is_new.then_some(()).ok_or(Rejection::OutOfOrder)

@@ -35,7 +35,6 @@ use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::view::{Data, Metric, Request};
 
-/// All series of one exporter.
 #[derive(Debug)]
 pub(super) struct Table {
     id: ComponentId,
@@ -92,7 +91,6 @@ struct Reading {
 }
 
 impl Table {
-    /// Returns an empty table.
     pub(super) fn new(config: &Config, cx: &BuildContext) -> Self {
         let namer = Namer::new(config.strategy(), &config.namespace);
         let target_info = Name::of_metric(&namer.target_info());
@@ -114,9 +112,8 @@ impl Table {
         }
     }
 
-    /// Updates the metrics of series and memory.
-    pub(super) fn show(&self) {
-        self.room.show();
+    pub(super) fn update_metrics(&self) {
+        self.room.update_metrics();
     }
 
     /// Logs that points would begin series for which there is no room.

@@ -11,11 +11,12 @@ use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
 use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{
-    Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
+use crate::pipeline::buffer::{
+    Buffer, BufferEntrance, BufferLifecycle, Buffered as _, BufferingConsumer, BufferingProcessor,
+    Collected, Deliveries,
 };
 use crate::pipeline::senders::{CLOSED, PendingOutcome, Senders};
-use crate::pipeline::{Consumer, Idle, Next, holding};
+use crate::pipeline::{Consumer, Idle, Next, buffer};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_symbols::library::{Library, LookupAttempt, Pending};
 
@@ -36,13 +37,13 @@ pub(super) fn connect(
     let Some(hold) = &*config.hold else {
         return (Arc::new(passing), Box::new(Idle));
     };
-    let holding = Arc::new(HoldingStage {
+    let buffer = Arc::new(SymbolBuffer {
         passing,
         hold: hold.clone(),
-        holding: Holding::new(next),
+        buffer: Buffer::new(next),
     });
-    let life = Life::new(holding.clone());
-    (Arc::new(Entrance(holding)), Box::new(life))
+    let life = BufferLifecycle::new(buffer.clone());
+    (Arc::new(BufferEntrance(buffer)), Box::new(life))
 }
 
 /// Forwards each batch with the symbols that are available, after at most `wait`.
@@ -87,10 +88,10 @@ impl Consumer for WaitingStage {
 }
 
 /// Buffers batches whose symbols have not arrived within `wait`, for at most `hold.max_wait`.
-struct HoldingStage {
+struct SymbolBuffer {
     passing: WaitingStage,
     hold: HoldConfig,
-    holding: Holding<Gathered, HeldBatch>,
+    buffer: Buffer<Gathered, BufferedBatch>,
 }
 
 #[derive(Default)]
@@ -104,12 +105,12 @@ struct Gathered {
 struct WaitingBatch {
     number: u64,
     due: Instant,
-    batch: HeldBatch,
+    batch: BufferedBatch,
 }
 
-struct HeldBatch(Batch, Senders);
+struct BufferedBatch(Batch, Senders);
 
-impl holding::Bytes for HeldBatch {
+impl buffer::Buffered for BufferedBatch {
     fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -119,14 +120,14 @@ impl holding::Bytes for HeldBatch {
     }
 }
 
-impl HoldingStage {
+impl SymbolBuffer {
     /// Buffers a batch until its symbols have arrived. The inner error returns the batch if there is no room.
     fn hold(
         self: &Arc<Self>,
         mut batch: Batch,
         pending: Vec<Pending>,
     ) -> Result<Result<PendingOutcome, Batch>, Nack> {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
         }
@@ -136,7 +137,7 @@ impl HoldingStage {
             return Ok(Err(batch));
         }
         let (senders, answer) = Senders::of(&mut batch, false);
-        state.held += senders.held();
+        state.acknowledged += senders.held();
         let gathered = &mut state.gathered;
         gathered.bytes = bytes;
         let number = gathered.number;
@@ -144,42 +145,42 @@ impl HoldingStage {
         gathered.waiting.push(WaitingBatch {
             number,
             due: Instant::now() + self.hold.max_wait.0,
-            batch: HeldBatch(batch, senders),
+            batch: BufferedBatch(batch, senders),
         });
         drop(state);
-        self.holding.wake();
+        self.buffer.wake();
         let stage = self.clone();
         tokio::spawn(async move {
             let settled = pending.into_iter().map(Pending::finished);
             // After the wait, the batch is due, whichever symbols have arrived.
             let _ = timeout(stage.hold.max_wait.0, join_all(settled)).await;
-            let mut state = stage.holding.state();
+            let mut state = stage.buffer.state();
             let mut waiting = state.gathered.waiting.iter_mut();
             if let Some(waiting) = waiting.find(|waiting| waiting.number == number) {
                 waiting.due = Instant::now();
             }
             drop(state);
-            stage.holding.wake();
+            stage.buffer.wake();
         });
         Ok(Ok(answer))
     }
 }
 
-impl Holder for HoldingStage {
+impl BufferingProcessor for SymbolBuffer {
     type Gathered = Gathered;
-    type Ready = HeldBatch;
+    type Ready = BufferedBatch;
 
     const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Gathered, HeldBatch> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Gathered, BufferedBatch> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         let (now, urgent) = (Instant::now(), state.is_urgent());
         let gathered = &mut state.gathered;
@@ -194,16 +195,16 @@ impl Holder for HoldingStage {
         }
     }
 
-    async fn hand_on(&self, HeldBatch(batch, mut senders): HeldBatch) {
+    async fn hand_on(&self, BufferedBatch(batch, mut senders): BufferedBatch) {
         let symbolizer = &self.passing.symbolizer;
         let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
         let batch = symbolizer.symbolize(batch, binaries).await;
-        let outcome = self.holding.hand_on(batch, &mut senders).await;
+        let outcome = self.buffer.hand_on(batch, &mut senders).await;
         senders.report(&outcome);
     }
 }
 
-impl Entered for HoldingStage {
+impl BufferingConsumer for SymbolBuffer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let WaitingStage {
             symbolizer, next, ..
