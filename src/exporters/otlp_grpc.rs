@@ -77,7 +77,6 @@ impl ExporterConfig for Config {
 /// Sends to one endpoint.
 pub(super) struct Exporter {
     pool: Pool,
-    /// The method of each signal.
     methods: [Uri; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,

@@ -78,7 +78,6 @@ struct Exporter {
     targets: [Option<Target>; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,
-    /// Headers for plaintext endpoints behind a proxy.
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,

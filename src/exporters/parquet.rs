@@ -1,7 +1,7 @@
 //! `parquet`: writes telemetry as columns, for analysts' tools.
 //!
 //! ```text
-//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (shelf) -> finished files (place)
+//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (signal_files) -> finished files (place)
 //!   ^                                                                                        |
 //!   +------------------------------ outcome of each batch (ticket) --------------------------+
 //! ```

@@ -95,7 +95,6 @@ impl Tries {
         }
     }
 
-    /// Returns an unused try.
     pub(super) fn return_try(&self, peer: IpAddr) {
         let mut buckets = self.buckets.lock();
         let peer = network(peer);

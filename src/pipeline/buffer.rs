@@ -29,7 +29,6 @@ pub(crate) use ready::{Buffered, Deliveries, MAX_READY, Queue};
 /// Time that a client waits for room before it is refused.
 const MAX_WAIT_FOR_ROOM: Duration = Duration::from_millis(100);
 
-/// A processor that buffers data.
 pub(crate) trait BufferingProcessor: Send + Sync + Sized + 'static {
     /// The part of the buffered data that is under the lock.
     type Gathered: Send;

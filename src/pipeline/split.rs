@@ -132,7 +132,6 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Records that a part was accepted.
     pub(crate) fn accepted(&mut self) {
         self.any_accepted = true;
     }

@@ -28,7 +28,6 @@ const SLOTS_PER_CONSUMER: usize = 10;
 /// Time for which a suspect is retried before it goes to the dead letters.
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
 
-/// The records of one queue that are set aside.
 pub(super) struct SetAside {
     pub(super) stored: Arc<Stored>,
     slots: Arc<Semaphore>,

@@ -160,7 +160,6 @@ impl fmt::Display for ItemsInFlight {
     }
 }
 
-/// The components with items in flight, by a page of metrics.
 fn items_in_flight(page: &str) -> Vec<ItemsInFlight> {
     let mut found: Vec<ItemsInFlight> = page.lines().filter_map(parse_items).collect();
     found.sort_unstable();

@@ -228,7 +228,6 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("tributary")
 }
 
-/// Sampling of lines from one call site in a library.
 const OF_LIBRARIES: Sampling = Sampling {
     enabled: true,
     tick: WINDOW,

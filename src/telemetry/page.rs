@@ -88,7 +88,6 @@ pub(super) fn labels(attributes: &[(String, String)]) -> String {
     labels.collect::<Vec<_>>().join(",")
 }
 
-/// Escapes the value of a label.
 pub(super) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")

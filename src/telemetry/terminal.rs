@@ -11,7 +11,6 @@ pub(crate) fn has_colours() -> bool {
     std::io::stderr().is_terminal() && !set("NO_COLOR") && !is_dumb
 }
 
-/// Delay before progress is shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 const INTERVAL: Duration = Duration::from_millis(200);

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, grpc_to, yaml};
 
-/// A configuration that marks every span with its number.
 fn marking(backend: &Backend, number: usize) -> String {
     let mark = format!("{{actions: [{{key: mark, value: '{number}', action: upsert}}]}}");
     // Another timeout makes the exporter a changed one.

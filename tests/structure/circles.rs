@@ -84,7 +84,6 @@ fn imports_are_found_in_groups_and_through_reexports() {
     assert_eq!(folders.len(), 1);
 }
 
-/// The imports between the modules of each folder.
 fn folders(modules: &[Module]) -> BTreeMap<Place, Imports> {
     let mut names = Names::new();
     for module in modules {
@@ -120,7 +119,6 @@ fn folders(modules: &[Module]) -> BTreeMap<Place, Imports> {
     folders
 }
 
-/// The names that a module imports, and their paths.
 fn own_names(module: &Module, names: &Names) -> BTreeMap<String, Place> {
     let code = code(&module.text);
     let mut own = BTreeMap::new();
@@ -251,7 +249,6 @@ fn place(parts: &[&str]) -> Place {
     parts.iter().map(|part| (*part).to_owned()).collect()
 }
 
-/// A chain of imports from a module back to itself.
 fn way_back(imports: &Imports, from: &str) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let mut open = vec![vec![from.to_owned()]];

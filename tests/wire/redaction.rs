@@ -23,7 +23,6 @@ proptest! {
     }
 }
 
-/// A profile that a fuzzer found.
 #[test]
 fn second_run_keeps_the_fuzzed_profile_unchanged() {
     let entropy = [

@@ -27,7 +27,6 @@ const SECRET_WORDS: [&str; 11] = [
 
 /// Names in the schema of types whose value is secret.
 const SECRET_TYPES: [&str; 1] = ["Secret"];
-/// Names in the schema of types that map names to secrets.
 const SECRET_MAP_TYPES: [&str; 1] = ["Headers"];
 
 /// Jaro-Winkler similarity (0 to 1) above which a key counts as a misspelled secret: `pasword`, `tokne`.
@@ -160,7 +159,6 @@ pub(super) fn below_key(key: &str) -> Option<Sensitivity> {
     (keys().scalars.contains(&key) || ends && !key.contains('/')).then_some(Sensitivity::Value)
 }
 
-/// Whether a URL parameter of this name has a secret value.
 fn is_secret_parameter(name: &str) -> bool {
     let name = name.to_lowercase();
     SECRET_WORDS.iter().any(|word| name.contains(word))

@@ -35,7 +35,6 @@ pub(super) async fn report_progress(exposition: Exposition, drain_timeout: Durat
     }
 }
 
-/// Notes which exporters of a configuration have their queues on disk.
 pub(super) fn note_stored_queues(config: &Config, stored: &mut HashMap<String, bool>) {
     for (id, exporter) in &config.exporters {
         let uses = exporter.config.uses_extensions();

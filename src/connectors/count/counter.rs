@@ -192,7 +192,6 @@ impl Room {
     }
 }
 
-/// Converts an attribute to the value of a data point.
 fn of_point(found: AnyValue<'_>) -> Value {
     match found {
         AnyValue::Int(value) => Value::IntValue(value),

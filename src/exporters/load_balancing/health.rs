@@ -31,7 +31,6 @@ enum State {
     },
 }
 
-/// Kind of access to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AccessKind {
     /// An ordinary request.

@@ -37,7 +37,6 @@ pub(super) struct Members {
     metrics: ResolverMetrics,
 }
 
-/// Settings that all members share.
 pub(super) struct MemberSettings {
     pub(super) id: ComponentId,
     pub(super) otlp: Otlp,

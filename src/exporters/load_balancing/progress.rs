@@ -69,7 +69,6 @@ impl<'a> Attempt<'a> {
         self.progress.left.iter().flatten().cloned().collect()
     }
 
-    /// Replaces the remaining parts by the shares that are sent.
     pub(super) fn replace(&mut self, shares: impl Iterator<Item = Work>) {
         self.progress.left = shares.map(Some).collect();
     }
@@ -154,7 +153,6 @@ impl Progress {
     }
 }
 
-/// Work of one signal, before it is split.
 struct SignalWork(Signal, Work);
 
 impl Divisible for SignalWork {

@@ -49,7 +49,7 @@ pub(super) struct Setup {
 /// All unfinished files of an exporter.
 pub(super) struct Files {
     pub(super) setup: Setup,
-    /// Shelves, one for each signal. A shelf is locked while rows are made; other batches wait without
+    /// Open files, by signal. They are locked while rows are made; other batches wait without
     /// occupying a thread.
     by_signal: [Arc<Mutex<SignalFiles>>; 4],
     pub(super) open: OpenFiles,
@@ -202,7 +202,6 @@ impl Files {
         self.changed.notify_one();
     }
 
-    /// Returns the room that a batch takes in the queue.
     pub(super) fn room_of(&self, batch: &Encoded) -> usize {
         self.setup.queue.map_or(0, |queue| queue.taken_by(batch))
     }

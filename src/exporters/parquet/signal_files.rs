@@ -15,7 +15,6 @@ use super::table::Table;
 use super::ticket::{Share, Ticket};
 use crate::queue::SendError;
 
-/// The open files of a signal, by partition key.
 pub(super) struct SignalFiles {
     pub(super) count: OpenFiles,
     pub(super) open: HashMap<Key, Open>,
@@ -100,7 +99,6 @@ pub(super) struct Closed {
 }
 
 impl SignalFiles {
-    /// Returns an empty shelf.
     pub(super) fn new(count: &OpenFiles) -> Self {
         SignalFiles {
             count: count.clone(),
@@ -115,7 +113,6 @@ impl SignalFiles {
         std::mem::take(&mut self.spoiled)
     }
 
-    /// Returns the memory of the largest file and its key.
     pub(super) fn largest(&self) -> Option<(usize, &Key)> {
         let sizes = self.open.iter().map(|(key, open)| (open.memory(), key));
         sizes.max_by_key(|(size, _)| *size)

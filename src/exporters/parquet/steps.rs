@@ -50,7 +50,7 @@ pub(super) fn first_step(batch: &Encoded) -> usize {
 }
 
 impl Steps {
-    /// Starts at the first row of the batch, with the shelf of its signal and memory for its rows.
+    /// Starts at the first row of the batch, with the open files of its signal and memory for its rows.
     pub(super) fn new(
         files: Arc<Files>,
         batch: &Encoded,

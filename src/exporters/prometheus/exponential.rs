@@ -20,7 +20,6 @@ pub(super) struct Exponential {
     pub(super) negative: SignBuckets,
 }
 
-/// The buckets of one sign.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SignBuckets {
     /// Number of the first bucket.

@@ -102,7 +102,6 @@ impl Series {
         }
     }
 
-    /// Returns the series in a range of slots.
     pub(super) fn slots(&self, range: Range<usize>) -> impl Iterator<Item = &Slot> {
         let end = range.end.min(self.slots.len());
         let slots = self.slots.get(range.start.min(end)..end);

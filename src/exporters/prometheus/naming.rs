@@ -183,7 +183,6 @@ impl Namer {
         }
     }
 
-    /// Returns the unchanged name with its suffixes at the end.
     fn suffixed(&self, name: &str, unit: &str, suffix: Suffix, with: bool) -> String {
         let mut made = match self.namespace.as_str() {
             "" => name.to_owned(),

@@ -17,7 +17,6 @@ const CUMULATIVE: i32 = 2;
 /// Bit of `DataPointFlags` that ends the series.
 const NO_RECORDED_VALUE: u64 = 1;
 
-/// Common properties of the points of a metric.
 #[derive(Clone, Copy)]
 pub(super) struct PointProperties {
     pub(super) kind: Kind,

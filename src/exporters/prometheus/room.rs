@@ -71,7 +71,6 @@ impl Room {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Updates the metrics.
     pub(super) fn update_metrics(&self) {
         self.series_held.set(self.series.load(Relaxed) as f64);
         self.bytes_held.set(self.bytes.load(Relaxed) as f64);

@@ -144,7 +144,6 @@ impl Slot {
         is_new.then_some(()).ok_or(Rejection::OutOfOrder)
     }
 
-    /// Adds a delta. Returns whether the value continues the previous one.
     pub(super) fn add(&mut self, delta: Value, room: &Room) -> Result<bool, Rejection> {
         match self.value.add(delta) {
             Ok(Sum::Added) => Ok(true),

@@ -54,7 +54,6 @@ pub(super) struct Table {
 /// The families, by their lookup keys.
 #[derive(Debug)]
 struct Families {
-    /// Families by escaped name, in the order of the page.
     by_name: BTreeMap<Box<str>, Arc<Family>>,
     /// Families by the name, unit and type in requests.
     by_metric: HashMap<Box<[u8]>, Arc<Family>, RandomState>,

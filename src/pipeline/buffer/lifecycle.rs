@@ -59,7 +59,6 @@ async fn flush<H: BufferingProcessor>(processor: Arc<H>) {
     }
 }
 
-/// Lifecycle of a processor that buffers data.
 pub(crate) struct BufferLifecycle<H: BufferingProcessor> {
     processor: Arc<H>,
     flusher: Option<JoinHandle<()>>,

@@ -4,7 +4,6 @@ use crate::pipeline::testing::{span_names, spans};
 use crate::testing::named_batch;
 use tributary_profiles::testing_requests::sample_names;
 
-/// Requests, one for each name.
 fn requests(names: &[&str]) -> Batch {
     let mut batches = names.iter().map(|name| spans([*name]));
     let mut first = batches.next().unwrap();

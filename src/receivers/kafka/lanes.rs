@@ -40,7 +40,6 @@ struct Lane {
     stuck: bool,
     /// The lane is paused until its size is at most this many bytes.
     held_until: Option<usize>,
-    /// Cancelled when the partition is revoked.
     revoked: CancellationToken,
 }
 

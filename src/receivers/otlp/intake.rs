@@ -45,7 +45,6 @@ pub(super) struct Intake {
     pub(super) body_rate: BodyRate,
     /// Maximum size of a body in bytes, before and after decompression.
     pub(super) limit: usize,
-    /// Key of the configuration that sets the limit.
     pub(super) limit_key: &'static str,
     /// Maximum number of items in a request.
     pub(super) max_items: usize,
@@ -391,7 +390,6 @@ mod tests {
 
     use super::*;
 
-    /// Stamps a request of one record within this budget.
     fn stamped(budget: &Arc<Budget>) -> Result<ReceivedBytes, Nack> {
         let scope = ScopeLogs {
             log_records: vec![LogRecord::default()],

@@ -63,7 +63,6 @@ pub(super) struct ConnectionGuard<S> {
     header_timeout: Option<Duration>,
     /// Timer for the earliest deadline at the time of setting. The current deadline may be later.
     timer: Pin<Box<Sleep>>,
-    /// The item that the client has begun, and the start time.
     begun: Option<(UnfinishedItem, Instant)>,
     /// HTTP/1: the number of the request whose head has begun, and the start time.
     head: Option<(u64, Instant)>,

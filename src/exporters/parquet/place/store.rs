@@ -57,7 +57,6 @@ struct Written {
     last: UploadPart,
 }
 
-/// A part and its memory.
 struct UploadPart {
     bytes: Vec<u8>,
     charge: Charge,

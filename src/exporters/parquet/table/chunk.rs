@@ -385,7 +385,6 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
     }
 }
 
-/// Returns a bloom filter for that many values.
 pub(super) fn bloom_filter(values: usize) -> Option<Sbbf> {
     /// Rate of false positives for absent values.
     const FALSE_POSITIVES: f64 = 0.01;

@@ -214,7 +214,6 @@ impl RowGroup<'_> {
         self.runs_of_texts(name, source, each_once(rows))
     }
 
-    /// Writes texts, each with the length of its run of rows.
     pub(super) fn runs_of_texts(
         &mut self,
         name: &str,

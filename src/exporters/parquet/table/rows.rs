@@ -212,7 +212,6 @@ pub(super) fn service(resource: &[u8]) -> Arc<str> {
 /// Shared data of rows that a table has once, such as a resource and scope.
 #[derive(Debug, Default)]
 pub(super) struct OncePerTable {
-    /// Step and partition of the table that has the data.
     has_data: Option<(usize, Partition)>,
 }
 

@@ -34,7 +34,6 @@ pub(super) enum Shape {
     ListOfMaps,
 }
 
-/// Type of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
     Text,
@@ -218,7 +217,6 @@ const CONTEXT: Columns = &[
     ("resource_entities", OneOrNull, Text),
 ];
 
-/// Returns the columns of a table, in order.
 pub(super) fn columns(kind: TableKind, options: &TableOptions) -> Vec<Column> {
     let wide = options.profiles == ProfilesLayout::Wide;
     let parts: &[Columns] = match kind {

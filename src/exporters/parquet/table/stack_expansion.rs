@@ -42,7 +42,6 @@ pub(super) fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
     memory
 }
 
-/// The expansion of a dictionary.
 pub(super) struct StackExpansion {
     /// Number of frames of each stack.
     pub(super) depths: Vec<u64>,

@@ -273,7 +273,6 @@ impl Encoder for Doubles {
     }
 }
 
-/// Booleans, one bit each.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     page: Vec<u8>,

@@ -61,7 +61,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionGuard<S> {
         }
     }
 
-    /// Cuts a connection that exceeded a limit.
     pub(super) fn cut(&mut self, limit: ClientLimit, reason: &'static str) {
         self.gate.report_limit(limit, &self.peer);
         let message = if !self.frames.is_foreign() {
