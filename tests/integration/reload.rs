@@ -11,7 +11,7 @@ use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, grpc
 
 fn marking(backend: &Backend, number: usize) -> String {
     let mark = format!("{{actions: [{{key: mark, value: '{number}', action: upsert}}]}}");
-    // Another timeout makes the exporter a changed one.
+    // A changed timeout makes the exporter a changed component.
     let exporter = grpc_to(backend, &format!("timeout: {}s", number + 5));
     yaml(
         &[("attributes", &mark), ("batch", "{timeout: 5ms}")],

@@ -1,12 +1,12 @@
-//! The direction of imports: modules of one folder, at any depth, import each other in one direction only. Cargo sees to
-//! the same between crates.
+//! The direction of imports: modules of a folder, at any depth, import each other in one direction
+//! only. Cargo rejects cycles between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::modules::{Module, modules, sources};
 
-/// Folders whose circles are to be cut; none may be added.
+/// Folders with circles of imports. The list must not grow.
 const CIRCLES: [&str; 2] = ["src/app", "src/receivers/pprof"];
 
 /// Imports between the modules of one folder.

@@ -10,7 +10,6 @@ use super::origin::Origin;
 use super::room::Room;
 use super::value::{Invalid, Sum, Value};
 
-/// A series.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) labels: Box<[u8]>,
