@@ -104,12 +104,12 @@ impl Files {
         let mut largest = None;
         for signal in Signal::ALL {
             let signal_files = self.signal_files(signal).await;
-            let of_shelf = signal_files
+            let of_signal = signal_files
                 .largest()
                 .map(|(size, key)| (size, signal, key.clone()));
             largest = largest
                 .into_iter()
-                .chain(of_shelf)
+                .chain(of_signal)
                 .max_by_key(|(size, ..)| *size);
         }
         if let Some((_, signal, key)) = largest {
@@ -155,12 +155,12 @@ impl Files {
             let mut idlest = None;
             for signal in Signal::ALL {
                 let signal_files = self.signal_files(signal).await;
-                let of_shelf = signal_files
+                let of_signal = signal_files
                     .idlest()
                     .map(|(touched, key)| (touched, signal, key.clone()));
                 idlest = idlest
                     .into_iter()
-                    .chain(of_shelf)
+                    .chain(of_signal)
                     .min_by_key(|(touched, ..)| *touched);
             }
             let Some((_, signal, key)) = idlest else {

@@ -29,16 +29,16 @@ pub(super) fn connect(
     let metrics = Metrics::new(&cx.id);
     let call_sites = config.call_sites.clone();
     let symbolizer = Symbolizer::new(library, call_sites, metrics, cx.budget.clone());
-    let passing = WaitingStage {
+    let waiting_stage = WaitingStage {
         symbolizer,
         wait: config.wait.0,
         next: next.clone(),
     };
     let Some(hold) = &*config.hold else {
-        return (Arc::new(passing), Box::new(Idle));
+        return (Arc::new(waiting_stage), Box::new(Idle));
     };
     let buffer = Arc::new(SymbolBuffer {
-        passing,
+        waiting_stage,
         hold: hold.clone(),
         buffer: Buffer::new(next),
     });
@@ -89,7 +89,7 @@ impl Consumer for WaitingStage {
 
 /// Buffers batches whose symbols have not arrived within `wait`, for at most `hold.max_wait`.
 struct SymbolBuffer {
-    passing: WaitingStage,
+    waiting_stage: WaitingStage,
     hold: HoldConfig,
     buffer: Buffer<Gathered, BufferedBatch>,
 }
@@ -196,7 +196,7 @@ impl BufferingProcessor for SymbolBuffer {
     }
 
     async fn hand_on(&self, BufferedBatch(batch, mut senders): BufferedBatch) {
-        let symbolizer = &self.passing.symbolizer;
+        let symbolizer = &self.waiting_stage.symbolizer;
         let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
         let batch = symbolizer.symbolize(batch, binaries).await;
         let outcome = self.buffer.hand_on(batch, &mut senders).await;
@@ -208,8 +208,8 @@ impl BufferingConsumer for SymbolBuffer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let WaitingStage {
             symbolizer, next, ..
-        } = &self.passing;
-        let mut binaries = self.passing.binaries(&batch).await;
+        } = &self.waiting_stage;
+        let mut binaries = self.waiting_stage.binaries(&batch).await;
         if !binaries.pending.is_empty() {
             let pending = std::mem::take(&mut binaries.pending);
             match self.hold(batch, pending)? {
