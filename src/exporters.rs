@@ -14,6 +14,7 @@ mod otlp_response;
 pub mod parquet;
 pub mod profile_store;
 pub mod prometheus;
+pub mod pyroscope;
 
 use crate::component::{Entry, ExporterConfig};
 
@@ -29,4 +30,5 @@ pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     parquet::ENTRY,
     profile_store::ENTRY,
     prometheus::ENTRY,
+    pyroscope::ENTRY,
 ];

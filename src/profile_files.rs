@@ -1,4 +1,5 @@
-//! Reads files of profiles, detects their format and takes them apart: OTLP as protobuf or JSON, pprof, folded stacks.
+//! Reads files of profiles, detects their format and takes them apart: OTLP as protobuf or JSON, pprof, and the formats of
+//! `tributary-profile-formats`.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -10,11 +11,13 @@ use tributary_memory::{NoRoom, Permit};
 use tributary_otlp::Signal;
 use tributary_otlp::json;
 use tributary_otlp::reader::{value, varint};
+use tributary_profile_formats::{self as formats, Format, FormatError, Limits};
 use tributary_profiles::id::MappingId;
 use tributary_profiles::model::ResourceProfiles;
 use tributary_profiles::pprof;
 use tributary_profiles::pprof::{PprofReader, Repairs, write};
-use tributary_profiles::{Compactor, Dictionary, Profiles, decoded_bytes, folded, layout};
+use tributary_profiles::relocations::Relocations;
+use tributary_profiles::{Compactor, Dictionary, Profiles, decoded_bytes, layout};
 
 /// Format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +25,16 @@ pub(crate) enum FileKind {
     Otlp,
     OtlpJson,
     Pprof,
-    Folded,
+    /// Another profiler's format.
+    Foreign(Format),
 }
 
 /// Detects the format of decompressed bytes, which may be truncated. Folded stacks are text without
 /// control characters; no encoded message is.
 pub(crate) fn file_kind(bytes: &[u8]) -> FileKind {
+    if let Some(format) = formats::detect(bytes) {
+        return FileKind::Foreign(format);
+    }
     let text = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     if text.trim_ascii_start().first() == Some(&b'{') {
         return FileKind::OtlpJson;
@@ -38,7 +45,7 @@ pub(crate) fn file_kind(bytes: &[u8]) -> FileKind {
     }
     let control = |byte: &u8| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t');
     if !bytes.is_empty() && !bytes.iter().any(control) && str::from_utf8(bytes).is_ok() {
-        return FileKind::Folded;
+        return FileKind::Foreign(Format::Folded);
     }
     if bytes.first() == Some(&0) {
         return FileKind::Otlp;
@@ -132,6 +139,15 @@ pub(crate) enum FileError {
     NoRoom(#[from] NoRoom),
 }
 
+impl From<FormatError> for FileError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::NoRoom(no_room) => FileError::NoRoom(no_room),
+            error => FileError::Malformed(error.to_string()),
+        }
+    }
+}
+
 /// Memory of the profiles of a pprof file, as a multiple of its size: a sample of four bytes becomes 36.
 const PER_BYTE_OF_PPROF: usize = 10;
 
@@ -159,14 +175,9 @@ pub(crate) fn read_profiles(
             }
             compactor.finish()
         }
-        FileKind::Pprof => {
-            permit.grow(bytes.len().saturating_mul(PER_BYTE_OF_PPROF))?;
+        FileKind::Pprof | FileKind::Foreign(_) => {
             let mut dictionary = Dictionary::new();
-            let read = PprofReader::new().read(bytes, options, permit, &mut dictionary, None);
-            let converted = read.map_err(|error| match error {
-                pprof::Error::NoRoom(no_room) => FileError::NoRoom(no_room),
-                error => malformed(&error),
-            })?;
+            let converted = convert(bytes, kind, options, permit, &mut dictionary, None)?;
             let resource = executable(&dictionary, converted.main);
             let profiles = Profiles {
                 dictionary,
@@ -179,14 +190,36 @@ pub(crate) fn read_profiles(
             };
             return Ok((profiles, converted.repairs));
         }
-        FileKind::Folded => {
-            // Each line becomes a stack; names are copied into the dictionary.
-            permit.grow(bytes.len().saturating_mul(PER_BYTE_OF_PPROF))?;
-            let text = text(bytes).map_err(FileError::Malformed)?;
-            folded::read(text).map_err(|error| malformed(&error))?
-        }
     };
     Ok((profiles, Repairs::default()))
+}
+
+/// Converts a pprof file or a file of another profiler over a dictionary. `permit` grows by the memory of the profiles,
+/// before they are made.
+///
+/// # Errors
+/// See [`FileError`].
+pub(crate) fn convert(
+    bytes: &[u8],
+    kind: FileKind,
+    options: &pprof::ReadOptions,
+    permit: &mut Permit,
+    into: &mut Dictionary,
+    relocations: Option<&mut Relocations>,
+) -> Result<pprof::Converted, FileError> {
+    if let FileKind::Foreign(format) = kind {
+        let limits = Limits {
+            input: options.limit,
+            ..Limits::default()
+        };
+        return Ok(formats::read(bytes, Some(format), &limits, permit, into)?);
+    }
+    permit.grow(bytes.len().saturating_mul(PER_BYTE_OF_PPROF))?;
+    let read = PprofReader::new().read(bytes, options, permit, into, relocations);
+    read.map_err(|error| match error {
+        pprof::Error::NoRoom(no_room) => FileError::NoRoom(no_room),
+        error => FileError::Malformed(error.to_string()),
+    })
 }
 
 /// Returns the encoded requests of a file.
@@ -201,14 +234,6 @@ pub(crate) fn requests(bytes: &[u8], kind: FileKind) -> Result<Vec<Vec<u8>>, Str
     }
     let messages = messages(bytes)?;
     Ok(messages.into_iter().map(<[u8]>::to_vec).collect())
-}
-
-/// Returns the text of a file.
-///
-/// # Errors
-/// The file is not UTF-8.
-pub(crate) fn text(bytes: &[u8]) -> Result<&str, String> {
-    str::from_utf8(bytes).map_err(|error| format!("the file is not text: {error}"))
 }
 
 /// Returns a resource with the name of the program, because OTLP has no first mapping.
@@ -266,7 +291,7 @@ mod tests {
             for end in 0..=request.len() {
                 let kind = file_kind(&request[..end]);
                 assert!(
-                    matches!(kind, FileKind::Otlp | FileKind::Folded),
+                    matches!(kind, FileKind::Otlp | FileKind::Foreign(Format::Folded)),
                     "{kind:?}"
                 );
             }

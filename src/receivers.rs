@@ -8,7 +8,10 @@ pub mod otlp;
 pub mod otlp_json_file;
 mod polling;
 pub mod pprof;
+mod profile_intake;
+pub mod pyroscope;
 mod refusals;
+mod scraping;
 
 use crate::component::{Entry, ReceiverConfig};
 
@@ -19,4 +22,5 @@ pub static REGISTRY: &[Entry<dyn ReceiverConfig>] = &[
     otlp::ENTRY,
     otlp_json_file::ENTRY,
     pprof::ENTRY,
+    pyroscope::ENTRY,
 ];

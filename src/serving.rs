@@ -2,9 +2,11 @@
 
 pub(crate) mod body;
 mod component;
+pub(crate) mod connect;
 pub(crate) mod cors;
 pub(crate) mod encoding;
 pub(crate) mod front;
+pub(crate) mod grpc;
 pub(crate) mod keys;
 pub(crate) mod metadata;
 pub(crate) mod query;

@@ -55,13 +55,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let mut exporter = Exporter::new(self, signals, &cx.id)
-            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
-        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
-            // Reserves room for the credentials in the copied headers; each request gets the current values.
-            auth.add(&mut exporter.headers);
-            exporter.auth = Some(auth);
-        }
+        let exporter = Exporter::build(self, cx, signals)?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -72,16 +66,16 @@ impl ExporterConfig for Config {
     }
 }
 
-struct Exporter {
+pub(super) struct Exporter {
     client: RenewingClient,
     /// Targets by signal; `None` for unused signals.
     targets: [Option<Target>; 4],
-    headers: HeaderMap,
-    auth: Option<Arc<dyn ClientAuthenticator>>,
+    pub(super) headers: HeaderMap,
+    pub(super) auth: Option<Arc<dyn ClientAuthenticator>>,
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,
-    compressor: Option<Compressor>,
+    pub(super) compressor: Option<Compressor>,
 }
 
 /// Destination of a signal.
@@ -93,6 +87,25 @@ struct Target {
 }
 
 impl Exporter {
+    /// Creates the client of an exporter, with its credentials.
+    ///
+    /// # Errors
+    /// An endpoint, a file of `tls` or the authenticator is not usable.
+    pub(super) fn build(
+        config: &Config,
+        cx: &BuildContext,
+        signals: &[Signal],
+    ) -> Result<Self, BuildError> {
+        let mut exporter = Exporter::new(config, signals, &cx.id)
+            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        if let Some(auth) = auth::client(config.auth.as_ref(), cx)? {
+            // Reserves room for the credentials in the copied headers; each request gets the current values.
+            auth.add(&mut exporter.headers);
+            exporter.auth = Some(auth);
+        }
+        Ok(exporter)
+    }
+
     fn new(config: &Config, signals: &[Signal], id: &ComponentId) -> Result<Self, String> {
         let mut targets = [const { None }; 4];
         let mut connectors = HashMap::new();
@@ -165,6 +178,22 @@ impl Exporter {
     }
 
     async fn call(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        let Answer {
+            url,
+            head,
+            body,
+            whole,
+        } = self.post(batch).await?;
+        match head.status.is_success() {
+            // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
+            true if !whole => Ok(Outcome::default()),
+            true => accepted(url, &head.headers, &body),
+            false => Err(refused(url, head.status, &head.headers, &body)),
+        }
+    }
+
+    /// Sends a batch to the target of its signal, and returns the response, whatever its status.
+    pub(super) async fn post(&self, batch: &Encoded) -> Result<Answer<'_>, SendError> {
         let target = self
             .targets
             .get(batch.signal.index())
@@ -214,13 +243,23 @@ impl Exporter {
             cookies.store(&target.url, &head.headers);
         }
         let (body, whole) = read(body).await;
-        match head.status.is_success() {
-            // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
-            true if !whole => Ok(Outcome::default()),
-            true => accepted(&target.url, &head.headers, &body),
-            false => Err(refused(&target.url, head.status, &head.headers, &body)),
-        }
+        Ok(Answer {
+            url: &target.url,
+            head,
+            body,
+            whole,
+        })
     }
+}
+
+/// The response of a server.
+pub(super) struct Answer<'e> {
+    pub(super) url: &'e Uri,
+    pub(super) head: http::response::Parts,
+    /// The beginning of the body.
+    pub(super) body: Vec<u8>,
+    /// Whether the beginning is the whole body.
+    pub(super) whole: bool,
 }
 
 impl queue::Sender for Exporter {

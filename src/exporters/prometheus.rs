@@ -17,7 +17,6 @@ mod kind;
 mod labels;
 mod naming;
 mod negotiate;
-mod number;
 mod origin;
 mod page;
 mod points;

@@ -203,9 +203,9 @@ impl Asked {
                 })?))
             }
             (None, Some(id)) => {
-                Some(SpanSelection::Span(hex(id).ok_or_else(|| {
-                    ApiError::bad("`span_id` must have 16 hexadecimal digits")
-                })?))
+                let id = hex(id)
+                    .ok_or_else(|| ApiError::bad("`span_id` must have 16 hexadecimal digits"))?;
+                Some(SpanSelection::Ids([id].into()))
             }
             (Some(_), Some(_)) => {
                 return Err(ApiError::bad(
@@ -289,7 +289,7 @@ pub(super) fn millis(nanos: u64) -> u64 {
 }
 
 /// Parses bytes in hexadecimal digits.
-fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(super) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

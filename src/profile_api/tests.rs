@@ -20,7 +20,7 @@ const MILLI: u64 = 1_000_000;
 /// An API with a store, which is removed at the end.
 pub(super) struct Fixture {
     pub(super) api: ProfileApi,
-    lease: StoreLease,
+    pub(super) lease: StoreLease,
     /// Milliseconds since 1970 at the start of the test.
     pub(super) now: u64,
     _directory: TempDir,

@@ -104,6 +104,7 @@ fn exporters(name: &str) -> &'static [&'static str] {
         ],
         "profile_store" => &["{directory: DIR/profiles}"],
         "prometheus" => &["{endpoint: '127.0.0.1:0'}"],
+        "pyroscope" => &["{endpoint: 'http://127.0.0.1:1', retry_on_failure: {enabled: false}}"],
         _ => panic!("`{name}` has no configuration in this test"),
     }
 }

@@ -182,7 +182,7 @@ impl Merge<'_> {
     }
 
     fn add(&mut self, mut profile: Profile) {
-        if let Some(spans) = self.query.spans {
+        if let Some(spans) = &self.query.spans {
             let (dictionary, _) = self.merger.dictionary();
             profile.samples = of_spans(&profile.samples, dictionary, spans);
         }
@@ -215,7 +215,8 @@ impl Merge<'_> {
     }
 }
 
-fn of_spans(samples: &Samples, dictionary: &Dictionary, spans: SpanSelection) -> Samples {
+/// Returns the samples of some spans.
+fn of_spans(samples: &Samples, dictionary: &Dictionary, spans: &SpanSelection) -> Samples {
     let mut selected = Samples::default();
     for sample in samples.iter() {
         if spans.has(dictionary.get_link(sample.key.link)) {

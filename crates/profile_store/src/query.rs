@@ -37,19 +37,19 @@ pub struct Query {
 }
 
 /// Selection of samples by the span that was active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpanSelection {
     /// All spans of a trace.
     Trace([u8; 16]),
-    /// A span.
-    Span([u8; 8]),
+    /// Spans by their ids.
+    Ids(BTreeSet<[u8; 8]>),
 }
 
 impl SpanSelection {
-    pub(crate) fn has(self, link: Link) -> bool {
+    pub(crate) fn has(&self, link: Link) -> bool {
         match self {
-            SpanSelection::Trace(id) => link.trace_id == id,
-            SpanSelection::Span(id) => link.span_id == id,
+            SpanSelection::Trace(id) => link.trace_id == *id,
+            SpanSelection::Ids(ids) => ids.contains(&link.span_id),
         }
     }
 }

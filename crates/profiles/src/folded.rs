@@ -56,29 +56,15 @@ pub enum FoldedError {
 /// # Errors
 /// Fails if a line is not a folded stack, or every line has two numbers.
 pub fn read(text: &str) -> Result<Profiles, FoldedError> {
+    totals(text).map(from_stacks)
+}
+
+/// Returns one profile that counts samples, with these stacks and values.
+pub fn from_stacks<'s>(stacks: impl IntoIterator<Item = (&'s str, i64)>) -> Profiles {
     let mut profiles = Profiles::default();
-    let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
-    let (mut stacks, mut with_two_numbers) = (0_u64, 0_u64);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (line, number) in text.lines().zip(1..) {
-        let line = line.trim_end();
-        if line.is_empty() || line == "#" || line.starts_with("# ") || line.starts_with("#\t") {
-            continue;
-        }
-        let (stack, value) = stack_and_value(line, number)?;
-        stacks += 1;
-        with_two_numbers += u64::from(ends_with_number(stack));
-        // An empty text before the number is a stack without frames.
-        let total = totals.entry(stack).or_default();
-        *total = total.saturating_add(value);
-    }
-    // A frame name may end with a number, as in `worker 7`, but hardly the last frame of every stack.
-    if stacks > 1 && with_two_numbers == stacks {
-        return Err(FoldedError::TwoNumbers);
-    }
     let dictionary = &mut profiles.dictionary;
     let mut samples = Samples::default();
-    for (stack, value) in totals {
+    for (stack, value) in stacks {
         let mut locations = Vec::new();
         let frames = stack.rsplit(';').filter(|_| !stack.is_empty());
         for name in frames {
@@ -111,7 +97,34 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
         }],
         ..ResourceProfiles::default()
     }];
-    Ok(profiles)
+    profiles
+}
+
+/// Returns the sum of each stack, as text: see [`read`].
+///
+/// # Errors
+/// Fails if a line is not a folded stack, or every line has two numbers.
+pub fn totals(text: &str) -> Result<BTreeMap<&str, i64>, FoldedError> {
+    let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
+    let (mut stacks, mut with_two_numbers) = (0_u64, 0_u64);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    for (line, number) in text.lines().zip(1..) {
+        let line = line.trim_end();
+        if line.is_empty() || line == "#" || line.starts_with("# ") || line.starts_with("#\t") {
+            continue;
+        }
+        let (stack, value) = stack_and_value(line, number)?;
+        stacks += 1;
+        with_two_numbers += u64::from(ends_with_number(stack));
+        // An empty text before the number is a stack without frames.
+        let total = totals.entry(stack).or_default();
+        *total = total.saturating_add(value);
+    }
+    // A frame name may end with a number, as in `worker 7`, but hardly the last frame of every stack.
+    if stacks > 1 && with_two_numbers == stacks {
+        return Err(FoldedError::TwoNumbers);
+    }
+    Ok(totals)
 }
 
 fn stack_and_value(line: &str, number: usize) -> Result<(&str, i64), FoldedError> {
@@ -149,7 +162,7 @@ fn is_number(text: &str) -> bool {
 
 /// Returns true if the first line is a folded stack of two frames or more. An error message such as `error 404`
 /// has no `;`.
-pub(super) fn begins_like(text: &[u8]) -> bool {
+pub fn begins_like(text: &[u8]) -> bool {
     const LONGEST: usize = 64 << 10;
     let start = text.get(..LONGEST).unwrap_or(text);
     let line = start.trim_ascii_start().split(|byte| *byte == b'\n').next();

@@ -7,10 +7,10 @@ use super::family::Family;
 use super::kind::Kind;
 use super::labels::Labels;
 use super::naming::Name;
-use super::number::{float, integer, open_metrics_float, unsigned};
 use super::origin::Target;
 use super::slot::Slot;
 use super::value::Value;
+use tributary_prometheus::number::{float, integer, open_metrics_float, unsigned};
 
 #[derive(Debug)]
 pub(super) struct Text {

@@ -9,7 +9,7 @@ use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
 use tributary_config::units::ByteSize;
 use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
-use tributary_profiles::pprof::{IdLabel, LinkLabels};
+use tributary_profiles::pprof::{IdLabel, LinkLabels, ReadOptions};
 
 /// Receives pprof profiles. At least one of `remote`, `targets`, `file` and `server` is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +42,11 @@ pub struct Config {
     /// and files reduced to their difference (`delta`) have no payload. Default: false. (The Collector has no such
     /// key.)
     pub include_original: bool,
+    /// Whether to repair pprof files with invalid ids and references, as some profilers of .NET write them, instead of
+    /// refusing them: references to missing entries are removed, and samples with a wrong number of values are dropped.
+    /// `tributary_receiver_pprof_repairs` counts the repairs, and the log reports them. Default: false. (The Collector
+    /// has no such key.)
+    pub lenient: bool,
 }
 
 /// Sample labels that contain trace and span ids, each as `KEY` or `KEY=FORMAT`. The formats are
@@ -104,11 +109,22 @@ impl Default for Config {
             file: Section(None),
             links: Links::default(),
             include_original: false,
+            lenient: false,
         }
     }
 }
 
 impl Config {
+    /// Returns the options for reading files, without the limit of a section.
+    pub(super) fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            links: self.links.labels(),
+            keep_original: self.include_original,
+            lenient: self.lenient,
+            ..ReadOptions::default()
+        }
+    }
+
     /// Whether any section is configured.
     fn has_sections(&self) -> bool {
         self.scrapes() || self.server.is_some() || self.file.is_some()

@@ -24,24 +24,22 @@ mod labels;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
 use self::labels::labels;
-use super::intake::Intake;
-use super::origin::{Origin, Subject, text};
 use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
+use crate::receivers::profile_intake::{Intake, Origin, Subject, text};
 use crate::serving::body::{BodyRate, Bounds, Reader};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
-use crate::serving::refusal::{Refusal, log_refusal, too_busy};
+use crate::serving::refusal::{log_refusal, refused_in_plain_text as refused, too_busy};
 use crate::serving::{DEFAULT_STREAMS, Serving, or};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::Owner;
@@ -236,6 +234,7 @@ impl Push {
             profile: labels.profile,
             start: u64::try_from(now).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
+            is_interval: false,
         })
     }
 }
@@ -277,24 +276,6 @@ fn misdirected<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
         return Some(plain(StatusCode::NOT_FOUND, message));
     }
     (request.method() != Method::POST).then(only_post)
-}
-
-fn refused(nack: Nack) -> Response<Full<Bytes>> {
-    let refusal = Refusal::from(nack);
-    let status = refusal.http_status();
-    let mut response = plain(status, format!("{} {}", status.as_u16(), refusal.message));
-    let seconds = refusal.retry_after_seconds();
-    let later = [
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::SERVICE_UNAVAILABLE,
-    ]
-    .contains(&status);
-    if let Some(seconds) = seconds.or(later.then_some(1)) {
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
 }
 
 /// The path of the Collector's receiver.

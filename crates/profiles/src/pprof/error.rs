@@ -139,4 +139,16 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whether a lenient reader repairs the file.
+    pub(super) const fn is_repairable(&self) -> bool {
+        matches!(
+            self,
+            Error::Dangling { .. }
+                | Error::NoId(_)
+                | Error::SameId { .. }
+                | Error::FirstString
+                | Error::Values { .. }
+        )
+    }
 }

@@ -27,12 +27,12 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
     let starts = |with: &[&str]| with.iter().any(|with| text.starts_with(with.as_bytes()));
     if starts(&["heap profile:"]) && !is_heap_of_go(text) {
         return Some(
-            "a heap profile of gperftools or jemalloc; convert the file with `pprof -proto`",
+            "a heap profile of gperftools; convert the file with `collector profiles convert`",
         );
     }
     if starts(&["heap_v2/"]) {
         return Some(
-            "a heap profile of jemalloc; convert the file with `jeprof` or `pprof -proto`",
+            "a heap profile of jemalloc; convert the file with `collector profiles convert`",
         );
     }
     if starts(&[
@@ -51,7 +51,7 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         "--- Threadz",
     ]) || starts(&["--- contentionz", "--- growthz", "--- profile"])
     {
-        return Some("text of gperftools or an old Go; convert the file with `pprof -proto`");
+        return Some("a text profile of gperftools or Go; convert the file with `pprof -proto`");
     }
     if starts(&["<!DOCTYPE", "<!doctype", "<html", "<HTML"]) {
         return Some("an HTML page");
@@ -60,7 +60,9 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         return Some("JSON");
     }
     if bytes.starts_with(b"FLR\0") {
-        return Some("a recording of Java Flight Recorder");
+        return Some(
+            "a recording of Java Flight Recorder; convert the file with `collector profiles convert`",
+        );
     }
     if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         return Some("compressed with zstd; compress the file with gzip");
@@ -73,7 +75,9 @@ pub(super) fn identify(bytes: &[u8]) -> Option<&'static str> {
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3],
     ];
     if words.iter().any(|words| bytes.starts_with(words)) {
-        return Some("a CPU profile of gperftools; convert the file with `pprof -proto`");
+        return Some(
+            "a CPU profile of gperftools; convert the file with `collector profiles convert`",
+        );
     }
     None
 }

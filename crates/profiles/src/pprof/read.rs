@@ -35,6 +35,9 @@ pub struct ReadOptions {
     /// Whether the first profile contains the original file. Later changes to the profiles do not change the
     /// original, so this is off by default.
     pub keep_original: bool,
+    /// Whether to repair files with invalid ids and references, which the format forbids, instead of refusing them. Some
+    /// profilers of .NET write such files, and some servers accept them. Off by default.
+    pub lenient: bool,
 }
 
 impl Default for ReadOptions {
@@ -43,6 +46,7 @@ impl Default for ReadOptions {
             limit: 64 << 20,
             links: LinkLabels::default(),
             keep_original: false,
+            lenient: false,
         }
     }
 }
@@ -126,7 +130,8 @@ impl PprofReader {
         Ok(converted)
     }
 
-    /// Reads the file again with the last id of each entry, after the first ids led to an error.
+    /// Reads the file again with the last id of each entry, after the first ids led to an error. A lenient reader then
+    /// repairs the file.
     fn convert_exactly(
         &mut self,
         bytes: &[u8],
@@ -137,13 +142,17 @@ impl PprofReader {
     ) -> Result<Converted, Error> {
         let held = permit.bytes();
         let again = relocations.as_deref_mut();
-        match self.convert(bytes, Ids::First, options, permit, into, again) {
-            Err(error) if error.is_about_ids() => {
-                permit.shrink_to(held);
-                self.convert(bytes, Ids::Last, options, permit, into, relocations)
-            }
-            converted => converted,
+        let mut converted = self.convert(bytes, Ids::First, options, permit, into, again);
+        if converted.as_ref().is_err_and(Error::is_about_ids) {
+            permit.shrink_to(held);
+            let again = relocations.as_deref_mut();
+            converted = self.convert(bytes, Ids::Last, options, permit, into, again);
         }
+        if options.lenient && converted.as_ref().is_err_and(Error::is_repairable) {
+            permit.shrink_to(held);
+            converted = self.convert(bytes, Ids::Lenient, options, permit, into, relocations);
+        }
+        converted
     }
 
     fn convert(
@@ -223,7 +232,7 @@ impl PprofReader {
                 let field = field.map_err(wire(PLACE))?;
                 match (field.number, field.value) {
                     (1, value) => integers(PLACE, 1, value, |id| {
-                        self.stack.push(source.location(id)?);
+                        self.stack.extend(source.location(id)?);
                         Ok(())
                     })?,
                     (2, value) => integers(PLACE, 2, value, |value| {
@@ -241,6 +250,10 @@ impl PprofReader {
                 }
             }
             if values.len() != types {
+                if source.is_lenient() {
+                    source.repairs.samples += 1;
+                    continue;
+                }
                 let values = values.len();
                 return Err(Error::Values { values, types });
             }

@@ -62,7 +62,10 @@ impl<'s, 'f> FileReader<'s, 'f> {
         FileReader {
             tables,
             into,
-            repairs: Repairs::default(),
+            repairs: Repairs {
+                ids: tables.invalid_ids,
+                ..Repairs::default()
+            },
             memo,
             relocations,
         }
@@ -83,7 +86,7 @@ impl<'s, 'f> FileReader<'s, 'f> {
         }
         let table = FileTable::String;
         let Some(bytes) = self.tables.strings.get(at) else {
-            return Err(Error::Dangling { table, id: index });
+            return self.missing(table, index);
         };
         let id = match self.into.likely_string(bytes, likely) {
             Some(id) => id,
@@ -139,16 +142,31 @@ impl<'s, 'f> FileReader<'s, 'f> {
         }
     }
 
+    /// Copies the location with this id; `None` if it is missing and the reader is lenient.
     #[inline(always)]
-    pub(super) fn location(&mut self, id: u64) -> Result<LocationId, Error> {
+    pub(super) fn location(&mut self, id: u64) -> Result<Option<LocationId>, Error> {
         let table = FileTable::Location;
         let Some(at) = self.tables.locations.position(id) else {
-            return Err(Error::Dangling { table, id });
+            return self.missing(table, id);
         };
         match self.memo.locations.get(at) {
-            Some(id) => Ok(id),
-            None => self.new_location(at),
+            Some(id) => Ok(Some(id)),
+            None => self.new_location(at).map(Some),
         }
+    }
+
+    pub(super) fn is_lenient(&self) -> bool {
+        self.tables.ids == Ids::Lenient
+    }
+
+    /// Refuses a reference to a missing entry. A lenient reader removes the reference.
+    #[cold]
+    fn missing<T: Default>(&mut self, table: FileTable, id: u64) -> Result<T, Error> {
+        if !self.is_lenient() {
+            return Err(Error::Dangling { table, id });
+        }
+        self.repairs.references += 1;
+        Ok(T::default())
     }
 
     #[inline(never)]
@@ -259,7 +277,7 @@ impl<'s, 'f> FileReader<'s, 'f> {
             return Ok(FunctionId::default());
         }
         let Some(at) = self.tables.functions.position(id) else {
-            return Err(Error::Dangling { table, id });
+            return self.missing(table, id);
         };
         if let Some(id) = self.memo.functions.get(at) {
             return Ok(id);

@@ -29,11 +29,16 @@ pub(super) enum Ids {
     First,
     /// The last id, as protocol buffers define.
     Last,
+    /// The first id. Entries without an id, entries with the id of another entry, and references to missing entries are
+    /// repaired.
+    Lenient,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Tables<'f> {
     pub(super) ids: Ids,
+    /// Entries without an id, or with the id of another entry.
+    pub(super) invalid_ids: u64,
     pub(super) sample_types: Vec<&'f [u8]>,
     pub(super) samples: Vec<&'f [u8]>,
     pub(super) mappings: Entries<'f>,
@@ -66,10 +71,14 @@ impl<'f> Entries<'f> {
         }
     }
 
-    fn push(&mut self, table: FileTable, message: &'f [u8], ids: Ids) -> Result<(), Error> {
-        let id = id(table, message, ids)?;
+    /// Adds an entry. Returns the number of repairs.
+    fn push(&mut self, table: FileTable, message: &'f [u8], ids: Ids) -> Result<u64, Error> {
+        let (id, mut repairs) = (id(table, message, ids)?, 0);
         if id == 0 {
-            return Err(Error::NoId(table));
+            if ids != Ids::Lenient {
+                return Err(Error::NoId(table));
+            }
+            repairs = 1;
         }
         let count = self.messages.len() as u64;
         if id != count + 1 || !self.positions.is_empty() {
@@ -77,12 +86,16 @@ impl<'f> Entries<'f> {
                 self.positions.extend((1..=count).zip(0..));
             }
             let position = u32::try_from(count).unwrap_or(u32::MAX);
-            if self.positions.insert(id, position).is_some() {
-                return Err(Error::SameId { table, id });
+            if let Some(first) = self.positions.insert(id, position) {
+                if ids != Ids::Lenient {
+                    return Err(Error::SameId { table, id });
+                }
+                self.positions.insert(id, first);
+                repairs = 1;
             }
         }
         self.messages.push(message);
-        Ok(())
+        Ok(repairs)
     }
 
     #[inline(always)]
@@ -108,7 +121,7 @@ impl<'f> Entries<'f> {
 fn id(table: FileTable, message: &[u8], ids: Ids) -> Result<u64, Error> {
     let place = table.place();
     let wire = |fault| Error::Wire { place, fault };
-    if let ([0x08, rest @ ..], Ids::First) = (message, ids) {
+    if let ([0x08, rest @ ..], Ids::First | Ids::Lenient) = (message, ids) {
         return Ok(varint(rest).map_err(wire)?.0);
     }
     let mut id = 0;
@@ -116,7 +129,7 @@ fn id(table: FileTable, message: &[u8], ids: Ids) -> Result<u64, Error> {
         let field = field.map_err(wire)?;
         if field.number == 1 {
             id = integer(place, 1, field.value)?;
-            if ids == Ids::First {
+            if ids != Ids::Last {
                 break;
             }
         }
@@ -195,6 +208,7 @@ impl<'f> Tables<'f> {
         let mut tables = memory.cleared();
         tables.ids = ids;
         let mut entries: usize = 0;
+        let mut repairs = 0;
         for field in Fields::new(file) {
             entries += 1;
             if entries.is_multiple_of(ENTRIES_PER_CHARGE) {
@@ -214,13 +228,17 @@ impl<'f> Tables<'f> {
                 }
                 1 => tables.sample_types.push(message()?),
                 2 => tables.samples.push(message()?),
-                3 => tables.mappings.push(FileTable::Mapping, message()?, ids)?,
-                4 => tables
-                    .locations
-                    .push(FileTable::Location, message()?, ids)?,
-                5 => tables
-                    .functions
-                    .push(FileTable::Function, message()?, ids)?,
+                3 => repairs += tables.mappings.push(FileTable::Mapping, message()?, ids)?,
+                4 => {
+                    repairs += tables
+                        .locations
+                        .push(FileTable::Location, message()?, ids)?
+                }
+                5 => {
+                    repairs += tables
+                        .functions
+                        .push(FileTable::Function, message()?, ids)?
+                }
                 6 => tables.strings.push(message()?),
                 7 => tables.drop_frames = integer()?,
                 8 => tables.keep_frames = integer()?,
@@ -243,13 +261,15 @@ impl<'f> Tables<'f> {
                 _ => {}
             }
         }
-        if tables
-            .strings
-            .first()
-            .is_some_and(|first| !first.is_empty())
-        {
-            return Err(Error::FirstString);
+        let first = tables.strings.first();
+        if first.is_some_and(|first| !first.is_empty()) {
+            if ids != Ids::Lenient {
+                return Err(Error::FirstString);
+            }
+            // References to the first string mean no string.
+            repairs += 1;
         }
+        tables.invalid_ids = repairs;
         if tables.sample_types.is_empty() {
             return Err(Error::NoSampleTypes);
         }

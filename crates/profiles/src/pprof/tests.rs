@@ -541,3 +541,63 @@ fn concatenated_files_are_reported_as_such() {
     assert_eq!(read(&two[..two.len() - 3]), Error::Concatenated);
     assert_eq!(read(&gzip(&two)), Error::Concatenated);
 }
+
+fn read_leniently(file: &PprofFile) -> (Profiles, Converted) {
+    let options = ReadOptions {
+        lenient: true,
+        ..ReadOptions::default()
+    };
+    read_with(&file.encode_to_vec(), &options).unwrap()
+}
+
+#[test]
+fn lenient_reader_repairs_what_strict_reader_refuses() {
+    let mut file = small();
+    let (strict, _) = read(&file).unwrap();
+    let (same, converted) = read_leniently(&file);
+    assert!(converted.repairs.is_empty());
+    assert_eq!(same.encode(), strict.encode());
+    // A missing location, function and string, and a wrong number of values.
+    file.sample[0].location_id.push(99);
+    file.location[0].line[0].function_id = 98;
+    file.function[0].filename = 97;
+    let mut short = file.sample[0].clone();
+    short.value.pop();
+    file.sample.push(short);
+    error(&file);
+    let (read, converted) = read_leniently(&file);
+    let Repairs {
+        references,
+        samples,
+        ..
+    } = converted.repairs;
+    assert_eq!(samples, 1);
+    // The sample of too few values has the missing location too, and the function is unused without its line.
+    assert_eq!(references, 3);
+    let total = |profiles: &Profiles| {
+        let first = profiles.iter().next().unwrap();
+        first
+            .samples
+            .iter()
+            .map(|sample| sample.total().0)
+            .sum::<i64>()
+    };
+    assert_eq!(total(&read), total(&strict));
+}
+
+#[test]
+fn lenient_reader_accepts_entries_without_id() {
+    let mut file = small();
+    let id = file.location[0].id;
+    file.location[0].id = 0;
+    for sample in &mut file.sample {
+        for location in sample.location_id.iter_mut().filter(|of| **of == id) {
+            *location = 0;
+        }
+    }
+    assert_eq!(error(&file), Error::NoId(FileTable::Location));
+    let (lenient, converted) = read_leniently(&file);
+    assert_eq!(converted.repairs.ids, 1);
+    assert_eq!(converted.repairs.references, 0);
+    assert_eq!(lenient.encode(), read(&small()).unwrap().0.encode());
+}

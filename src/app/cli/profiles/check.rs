@@ -7,6 +7,7 @@ use super::{Outcome, fetch, input, load};
 use crate::app::cli::options::Shape;
 use crate::profile_files::{FileKind, decode, file_kind, requests};
 use crate::telemetry::terminal::Progress;
+use tributary_profile_formats::Format;
 use tributary_profiles::check::{CheckReport, FINDINGS_PER_RULE, Severity};
 use tributary_profiles::{check, pprof};
 
@@ -157,7 +158,11 @@ fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String
                 Err(why) if pprof::foreign(bytes).is_some() => why,
                 Err(_) => format!("{place}{error}"),
             },
-            FileKind::Folded => TEXT.to_owned(),
+            FileKind::Foreign(Format::Folded) => TEXT.to_owned(),
+            FileKind::Foreign(format) => format!(
+                "the file has the format {format}, not OTLP; convert it with `collector profiles convert FILE -o \
+                 OUT.otlp` first"
+            ),
             _ => format!("{place}{error}"),
         })?;
         let profiles = || {

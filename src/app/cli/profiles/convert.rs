@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::output::Format;
 use super::{Done, load, output};
 use crate::profile_files::FileKind;
+use tributary_profile_formats as formats;
 
 pub(super) fn convert(file: &Path, reading: &load::Reading, output: &output::Arguments) -> Done {
     let loaded = load::load(file, reading)?;
@@ -22,7 +23,9 @@ pub(super) fn merge(
         FileKind::Otlp => Format::Otlp,
         FileKind::OtlpJson => Format::OtlpJson,
         FileKind::Pprof => Format::Pprof,
-        FileKind::Folded => Format::Folded,
+        FileKind::Foreign(formats::Format::Folded) => Format::Folded,
+        // Other formats have no writer.
+        FileKind::Foreign(_) => Format::Otlp,
     };
     let written = output.write(&loaded, &reading.labels.links(), Some(format))?;
     Ok((written, loaded.notes))

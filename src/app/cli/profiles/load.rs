@@ -10,14 +10,16 @@ use super::fetch;
 use super::input::{self, LIMIT};
 use super::labels;
 use super::selection::Selection;
-use crate::profile_files::{FileKind, executable, file_kind, read_profiles, requests, text, valid};
+use crate::profile_files::{
+    FileKind, convert, executable, file_kind, read_profiles, requests, valid,
+};
 use crate::telemetry::terminal::Progress;
 use tributary_memory::{Budget, Permit};
 use tributary_profiles::merge::{MergeOptions, Merger};
 use tributary_profiles::model::{ResourceProfiles, ScopeProfiles};
 use tributary_profiles::pprof;
 use tributary_profiles::pprof::{PprofReader, Repairs};
-use tributary_profiles::{Dictionary, Profiles, folded, names};
+use tributary_profiles::{Dictionary, Profiles, names};
 
 /// Profiles of a file, with notes about them.
 pub(super) struct Loaded {
@@ -38,6 +40,9 @@ pub(in crate::app::cli) struct Reading {
     selection: Selection,
     #[command(flatten)]
     pub(super) labels: labels::Labels,
+    /// Repair pprof files with invalid ids and references instead of refusing them. Notes on stderr count the repairs.
+    #[arg(long)]
+    lenient: bool,
 }
 
 impl Reading {
@@ -53,6 +58,7 @@ impl Reading {
         pprof::ReadOptions {
             limit: usize::try_from(LIMIT).unwrap_or(usize::MAX),
             links: self.labels.links(),
+            lenient: self.lenient,
             ..pprof::ReadOptions::default()
         }
     }
@@ -78,7 +84,6 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
 
 pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(MergeOptions::default());
-    let mut reader = PprofReader::new();
     let mut notes = String::new();
     let mut first = None;
     let mut main = None;
@@ -99,10 +104,11 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                     added.map_err(|error| failed(error.to_string()))?;
                 }
             }
-            FileKind::Pprof => {
+            FileKind::Pprof | FileKind::Foreign(_) => {
                 let (dictionary, relocations) = merger.dictionary();
-                let read = reader.read(
+                let read = convert(
                     &bytes,
+                    kind,
                     &reading.options(),
                     &mut unlimited(),
                     dictionary,
@@ -120,12 +126,6 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                     scopes: vec![converted.profiles],
                     ..ResourceProfiles::default()
                 }]);
-            }
-            FileKind::Folded => {
-                let read = folded::read(text(&bytes).map_err(failed)?);
-                let read = read.map_err(|error| failed(error.to_string()))?;
-                let added = merger.add_encoded(&read.encode());
-                added.map_err(|error| failed(error.to_string()))?;
             }
         }
     }
@@ -231,27 +231,17 @@ fn unlimited() -> Permit {
 }
 
 fn note(notes: &mut String, file: &Path, repairs: Repairs) {
-    let Repairs {
-        strings,
-        negative,
-        mappings,
-        labels,
-        saturated,
-    } = repairs;
-    let counts = [
-        (
-            strings,
-            "strings are not UTF-8: replaced invalid bytes by U+FFFD",
-        ),
-        (
-            negative,
-            "lines, columns, periods or times are negative: replaced them by 0",
-        ),
-        (mappings, "mappings are invalid or missing"),
-        (labels, "labels have no key: removed them"),
-        (saturated, "sums exceed 64 bits and were set to the maximum"),
-    ];
-    for (count, what) in counts {
+    for (kind, count) in repairs.counts() {
+        let what = match kind {
+            "strings" => "strings are not UTF-8: replaced invalid bytes by U+FFFD",
+            "negative" => "lines, columns, periods or times are negative: replaced them by 0",
+            "mappings" => "mappings are invalid or missing",
+            "labels" => "labels have no key: removed them",
+            "saturated" => "sums exceed 64 bits and were set to the maximum",
+            "ids" => "entries have no id, or the id of another entry",
+            "references" => "references to missing entries were removed",
+            _ => "samples have a wrong number of values: dropped them",
+        };
         if count > 0 {
             let _ = writeln!(notes, "{}: note: {count} {what}", file.display());
         }
