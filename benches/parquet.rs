@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One table of each kind: all rows are of one hour.
+/// Tables, one of each kind: all rows are of one hour.
 struct Tables {
     layout: Arc<Layout>,
     tables: BTreeMap<TableKind, Table>,

@@ -42,7 +42,7 @@ const CLEAN: [&str; 24] = [
     "connection refused by upstream after 3 attempts",
 ];
 
-/// One text per detector.
+/// Texts, one per detector.
 const DIRTY: [(Detector, &str); 25] = [
     (
         Detector::PrivateKey,

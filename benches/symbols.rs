@@ -237,7 +237,7 @@ impl Consumer for Sink {
     }
 }
 
-/// One sample per location.
+/// Samples, one per location.
 fn profile(id: &BuildId, addresses: &[u64]) -> Vec<u8> {
     let attribute = proto::KeyValueAndUnit {
         key_strindex: 1,

@@ -34,7 +34,7 @@ const SPANS: usize = 100;
 /// Attributes of a span.
 const ATTRIBUTES: u64 = 10;
 
-/// One step: its function over all samples, and the number of their items.
+/// A step: its function over all samples, and the number of their items.
 struct Step {
     name: &'static str,
     items: usize,

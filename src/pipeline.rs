@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod batch;
+pub(crate) mod buffer;
 pub(crate) mod calls;
 mod chain;
 pub(crate) mod episode;
@@ -9,7 +10,6 @@ mod fan_out;
 pub mod flow;
 pub(crate) mod gathering;
 pub mod health;
-pub(crate) mod holding;
 pub mod id;
 pub(crate) mod merge;
 pub(crate) mod offer;

@@ -195,7 +195,7 @@ impl SendError {
     pub fn no_memory(memory: &OutputMemory) -> Self {
         let no_room = memory.no_room();
         let reason = format!("no memory to encode the batch: {no_room}");
-        match no_room.needed <= memory.reserve() {
+        match no_room.needed <= memory.output_reserve() {
             true => SendError::transient(Code::ResourceExhausted, reason),
             false => SendError::permanent(Code::ResourceExhausted, Fault::Size, reason),
         }

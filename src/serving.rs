@@ -13,7 +13,7 @@ pub(crate) mod metadata;
 pub(crate) mod query;
 pub(crate) mod refusal;
 
-pub(crate) use component::Serving;
+pub(crate) use component::{HttpEndpoint, Serving};
 
 use tributary_config::{Endpoint, Problems};
 

@@ -26,5 +26,6 @@ pub(crate) mod disk;
 pub mod endpoint;
 pub mod exposition;
 pub mod logs;
+mod page;
 mod process;
 pub(crate) mod terminal;

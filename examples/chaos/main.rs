@@ -32,7 +32,7 @@ use chaos::{Plan, Program, Report, Topology};
 /// Inflicts faults on collectors under load, and accounts for every acknowledged item.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Time after which no round begins; the first one always does.
+    /// Time after which no round begins. The first round always begins.
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     minutes: u64,
     /// Seed of the first round; the next rounds have the next seeds. Default: a random one.

@@ -1,4 +1,4 @@
-//! The targets for what servers answer.
+//! Fuzz targets for responses of servers.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tributary::queue::SendError;
 
 use crate::generator::Entropy;
 
-/// Any server response is read as a second implementation of the definitions reads it, and never
-/// becomes a long text.
+/// Any server response is read as a second implementation of the definitions reads it, and its
+/// error message stays short.
 pub fn answers(input: &[u8]) {
     let (decisions, body) = input.split_at(input.len().min(8));
     let mut entropy = Entropy(decisions);
@@ -54,7 +54,7 @@ pub fn answers(input: &[u8]) {
     }
 }
 
-/// Reasons are logged: long enough to help, and no longer.
+/// Error reasons are logged, so they must be neither empty nor long.
 fn short(error: &SendError) {
     assert!(error.reason.len() < 4096, "{} bytes", error.reason.len());
 }
@@ -95,7 +95,7 @@ fn partial_success(headers: &HeaderMap, body: &[u8]) {
     }
 }
 
-/// Percent-decoding, once more and slowly.
+/// Percent-decoding by a second, simple implementation.
 fn percent_decoded(value: &[u8]) -> String {
     let mut bytes = Vec::new();
     let mut at = 0;
@@ -138,7 +138,7 @@ pub fn refusals(input: &[u8]) {
     };
     let expected = match (retryable, delay, code) {
         (false, ..) => None,
-        // Without a time, RESOURCE_EXHAUSTED would be final.
+        // Without a retry delay, RESOURCE_EXHAUSTED would be permanent.
         (true, None, Code::ResourceExhausted) => Some(Duration::from_secs(1)),
         (true, delay, _) => delay.filter(|delay| !delay.is_zero()),
     };

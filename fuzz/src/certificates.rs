@@ -1,4 +1,4 @@
-//! The targets for what certificates say about themselves, whom they let in, and the files they come in.
+//! Fuzz targets for certificates: displayed fields, admission of clients, and PEM files.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -38,7 +38,7 @@ pub fn certificate(input: &[u8]) {
         assert!(date(moment).is_ascii());
     }
     assert_eq!(certificate::describe(&der), Ok(fields));
-    // Decided is by the names as they stand there, told of them is what can be printed.
+    // Admission compares names exactly as written. Messages show names in printable form.
     let exact = tls::names(&der);
     for (exact, shown) in exact.iter().zip(&names) {
         assert_eq!(&printable(&exact.to_string()), shown);
@@ -46,21 +46,22 @@ pub fn certificate(input: &[u8]) {
     assert!(exact.len() == names.len() || names.len() == 256);
 }
 
-/// Trust in `root`, which has signed `client`; both certificates were made with openssl.
+/// Verifiers that trust `root`, which has signed `client`; both certificates were made with
+/// openssl.
 static CLIENTS: LazyLock<[Clients; 2]> = LazyLock::new(|| {
     let root = pem("CERTIFICATE", include_bytes!("../seeds/certificate/root"));
     let allowed = ["spiffe://example.org/ns/*/sa/b"];
     [&[], &allowed[..]].map(|allowed| Clients::new(root.as_bytes(), allowed).unwrap())
 });
 const CLIENT: &[u8] = include_bytes!("../seeds/certificate/client");
-/// Within the time in which both are valid: 2027.
+/// Time at which both certificates are valid: in 2027.
 const NOW: u64 = 1_800_000_000;
 
 fn nobody_else_gets_in(der: &CertificateDer<'_>) {
     for clients in CLIENTS.iter() {
         let alone = clients.verify(der, &[], NOW);
         assert_eq!(alone.is_ok(), **der == *CLIENT);
-        // As an authority between the root and the client: there is none.
+        // The input as an authority between the root and the client, which have none between them.
         let chain = std::slice::from_ref(der);
         assert_eq!(
             clients.verify(&CertificateDer::from(CLIENT), chain, NOW),
@@ -79,7 +80,7 @@ fn nobody_else_gets_in(der: &CertificateDer<'_>) {
     }
 }
 
-/// An allowed name lets in exactly whom a second reading of its definition lets in.
+/// An allowed name admits exactly the names that a second implementation of the definition admits.
 pub fn names(input: &[u8]) {
     let Some((pattern, name)) = std::str::from_utf8(input)
         .ok()
@@ -110,7 +111,7 @@ pub fn names(input: &[u8]) {
     }
 }
 
-/// By text in front of the `*` and text behind it; None where it is no pattern.
+/// Matches the text before the `*` and the text behind it. Returns `None` for an invalid pattern.
 fn naive(pattern: &str, is_uri: bool, name: &str) -> Option<bool> {
     let (of_uris, separator) = match pattern.contains(':') {
         true => (true, '/'),
@@ -195,7 +196,7 @@ pub fn material(input: &[u8]) {
             Err(error) => {
                 let text = error.to_string();
                 let mut lines = input.split(|byte| matches!(byte, b'\n' | b'\r'));
-                // As long as no word of a complaint is, and in base64 as keys are.
+                // Base64, as in keys. No word of an error message has 12 characters of base64.
                 let shown = lines.any(|line| {
                     let base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
                     let line = std::str::from_utf8(line).unwrap_or_default();

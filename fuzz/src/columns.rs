@@ -27,13 +27,13 @@ impl Sink for Tables {
     }
 }
 
-/// Every item of a valid request has its row in the file of its hour, as the library's reader reads
-/// it, and every referenced stack is present. An invalid request affects only itself.
+/// Every item of a valid request has a row in the file of its hour, by the reader of the library
+/// `parquet`, and every referenced stack is present. An invalid request affects no other request.
 pub fn parquet_table(input: &[u8]) {
     let (signal, valid, mut entropy) = request(input);
     let options = options(&mut entropy);
     let valid = match (signal, entropy.below(2)) {
-        // Samples with stacks and names, which requests without sense seldom have.
+        // Samples with stacks and names, which random requests seldom have.
         (Signal::Profiles, 1) => samples::request(input).encode_to_vec(),
         _ => valid,
     };
@@ -43,7 +43,7 @@ pub fn parquet_table(input: &[u8]) {
     };
     let layout = Arc::clone(&tables.layout);
     let by_service = entropy.below(2) == 1;
-    // The remains of a request that is none may be in tables; they must be fit to be written.
+    // Rows of an invalid request may be in tables. Writing these tables must succeed.
     let before = match append(signal, input, &layout, by_service, &Unbounded, &mut tables) {
         Ok(()) if tributary_otlp::validate(signal, input).is_ok() => tributary_otlp::count(signal, input),
         _ => {
@@ -146,7 +146,7 @@ fn read(tables: &mut Tables) -> Vec<Found> {
             match (column("timestamp"), column("timestamp_nanos")) {
                 (Some(Field::TimestampMicros(micros)), Some(Field::UInt(nanos))) => {
                     let time = i128::from(*micros) * 1000 + i128::from(*nanos);
-                    // The bits of what was sent.
+                    // The time is written as signed and was sent as unsigned.
                     let time = (time as i64).cast_unsigned();
                     assert_eq!((time / 3_600_000_000_000).cast_signed(), partition.hour);
                 }

@@ -25,7 +25,7 @@ pub fn decompress(input: &[u8]) {
     };
     let codec = CODECS[usize::from(*codec) % CODECS.len()];
     let limit = (16 << (limit % 16)) + usize::from(limit / 16);
-    // A budget that is the obstacle, or one that is none.
+    // A budget that is too small for some results, or large enough for all of them.
     let budget = Budget::new(HELD + (1 << (10 + budget % 20)));
     if let Some(bytes) = checked(codec, body, limit, &budget) {
         assert_eq!(reference(codec, body, limit).as_deref(), Some(&*bytes));
@@ -55,7 +55,7 @@ fn checked(
     assert_eq!(budget.used(), HELD + held);
     if let Ok(bytes) = &result {
         assert!(bytes.len() <= limit);
-        // One byte to see that there is no more, and half of it unused at most.
+        // One byte is needed to detect the end of the output, and the buffer is at least half full.
         assert!(held <= limit + 1 && held <= 2 * bytes.len() + 1, "{held}");
     }
     drop(permit);

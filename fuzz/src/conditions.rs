@@ -28,7 +28,7 @@ pub fn conditions(input: &[u8]) {
         return;
     }
     if signal != Signal::Profiles {
-        // Its own text makes the request, too.
+        // The text of the condition also decides about the request.
         let (_, request, _) = request(&[&[signal as u8; 32], text.as_bytes(), &[7; 64]].concat());
         let request = admitted(signal, request);
         opposites_do_not_meet(&text, signal, &request);
@@ -44,7 +44,7 @@ pub fn filter(input: &[u8]) {
     }
 }
 
-/// The request as receivers hand it on: what should occur once does.
+/// Returns the request as receivers pass it on: repeated singular messages are merged.
 fn admitted(signal: Signal, request: Vec<u8>) -> Vec<u8> {
     match tributary_otlp::check(signal, &request) {
         Ok(checked) if checked.repeats_single => {

@@ -1,4 +1,4 @@
-//! The targets for connectors: what they make metrics of adds up.
+//! Fuzz targets for connectors: sums of the derived metrics equal the sums of the input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -21,7 +21,6 @@ use tributary::pipeline::Consumer;
 use crate::samples;
 use crate::telemetry::request;
 
-/// Keeps what it takes.
 #[derive(Default)]
 struct Taken(Mutex<Vec<Batch>>);
 
@@ -61,7 +60,6 @@ pub fn count(input: &[u8]) {
     assert_eq!(sum(&apart, "n"), items as i64);
 }
 
-/// The metrics of each resource.
 fn counted(config: Config, signal: Signal, request: &[u8]) -> Vec<Vec<Metric>> {
     let next = Arc::new(Taken::default());
     let mut outputs = Outputs::default();
@@ -91,7 +89,8 @@ fn counted(config: Config, signal: Signal, request: &[u8]) -> Vec<Vec<Metric>> {
     all
 }
 
-/// The metrics of each resource of a request that is valid, and has no two data points of one identity.
+/// Returns the metrics of each resource. Asserts that the request is valid, and that no two data
+/// points have the same identity.
 fn valid(request: &[u8]) -> Vec<Vec<Metric>> {
     tributary_otlp::validate(Signal::Metrics, request).unwrap();
     let request = ExportMetricsServiceRequest::decode(request).unwrap();
@@ -135,9 +134,9 @@ fn sum(resources: &[Vec<Metric>], name: &str) -> i64 {
     values.sum()
 }
 
-/// For any profiles, the functions' own values and the rest add up to the total of their resource.
-/// There are at most as many functions as requested, and a request that is taken twice counts
-/// twice.
+/// For any profiles, the own values of functions and the value `other` add up to the total of their
+/// resource. There are at most as many functions as requested, and a request that is received twice
+/// counts twice.
 pub fn profile_metrics(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(2));
     let functions = usize::from(decisions.first().copied().unwrap_or_default() % 4);

@@ -36,7 +36,7 @@ pub fn credentials(input: &[u8]) {
     users(list, &headers);
 }
 
-/// Makes secrets recognisable.
+/// Text in every secret, by which a leak is recognized.
 const MARK: &str = "sEcReT_7";
 
 fn tokens(scheme: &str, list: &str, headers: &HeaderMap) {
@@ -109,7 +109,7 @@ fn users(list: &str, headers: &HeaderMap) {
         .filter(|line| !line.starts_with('#'))
     {
         let (user, hash) = line.split_once(':').unwrap_or_default();
-        // Checking these takes long, which is their purpose.
+        // The check of a bcrypt hash takes long on purpose.
         if hash.starts_with('$') {
             drop(problems(&config(list)));
             return;
@@ -139,7 +139,7 @@ fn users(list: &str, headers: &HeaderMap) {
         },
         _ => Err(AuthFailure::Malformed),
     };
-    // The second time it is remembered.
+    // The second check uses the remembered result.
     for _ in 0..2 {
         assert_eq!(decision(&extension, headers), expected);
     }

@@ -1,4 +1,4 @@
-//! The target for the pages of the `prometheus` exporter.
+//! Fuzz target for the pages of the `prometheus` exporter.
 
 use tributary_otlp::Signal;
 use tributary::fuzzing::exporters::pages;
@@ -11,8 +11,8 @@ pub fn prometheus(input: &[u8]) {
     let Some((choices, input)) = input.split_first() else {
         return;
     };
-    // A valid request as it is; otherwise two that the bytes decide about, of which the second may meet what the first
-    // has left.
+    // The input if it is a valid request; otherwise two generated requests, of which the second may
+    // continue series of the first.
     let requests = match tributary_otlp::validate(Signal::Metrics, input) {
         Ok(_) => vec![input.to_vec(), input.to_vec()],
         Err(_) => {

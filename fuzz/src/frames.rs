@@ -1,4 +1,4 @@
-//! The target for the guard of HTTP/2 connections.
+//! Fuzz target for the guard of HTTP/2 connections.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use tributary_net::server::frames::FrameTracker;
 
 use crate::generator::Entropy;
 
-/// The guard counts what a plain reading of the whole connection counts, however the bytes are cut, and remembers no
-/// more streams than it says.
+/// The tracker counts the same frames as a parser of the whole connection, for any split of the
+/// bytes. The number of tracked streams stays within its limit.
 pub fn frames(input: &[u8]) {
     let (decisions, bytes) = input.split_at(input.len().min(16));
     let whole = [PREFACE, bytes].concat();
@@ -15,7 +15,7 @@ pub fn frames(input: &[u8]) {
     let mut guard = FrameTracker::default();
     let (mut control, mut rest) = (0, whole.as_slice());
     while !rest.is_empty() {
-        // Without further decisions, take the rest.
+        // When the decisions are used up, the rest of the input is one piece.
         let length = match usize::from(entropy.byte()) {
             0 => rest.len(),
             length => length.min(rest.len()),
@@ -30,7 +30,7 @@ pub fn frames(input: &[u8]) {
         (control, guard.streams()),
         (expected.control, expected.streams.len())
     );
-    // The same bytes as the server's.
+    // The same bytes, tracked as sent by the server.
     let mut sender = FrameTracker::default();
     let at_once = sender.sent(bytes, 1);
     let (one, two) = bytes.split_at(bytes.len() / 2);
@@ -50,7 +50,7 @@ struct Read {
     streams: BTreeSet<u32>,
 }
 
-/// RFC 9113, 4.1 and 6: frame by frame, of a connection that is there as a whole.
+/// Parses the frames of a complete connection (RFC 9113, 4.1 and 6).
 fn read(mut bytes: &[u8]) -> Read {
     let mut read = Read::default();
     let mut last = 0;

@@ -1,4 +1,4 @@
-//! The target for reading request bodies.
+//! Fuzz target for reading request bodies.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use tributary_memory::Budget;
 
 use crate::generator::Entropy;
 
-/// However a body is cut into pieces, it is read as if it came at once; a refusal holds no memory, and what is held is
-/// accounted for.
+/// A body is read the same for any split into chunks. After a refusal no memory is taken; otherwise
+/// the permit covers the bytes.
 pub fn framing(input: &[u8]) {
     let (decisions, body) = input.split_at(input.len().min(16));
     let mut entropy = Entropy(decisions);
@@ -60,7 +60,7 @@ pub fn framing(input: &[u8]) {
     assert_eq!(budget.used(), 0);
 }
 
-/// gRPC over HTTP/2, "Length-Prefixed-Message": exactly one.
+/// Parses exactly one message ("Length-Prefixed-Message" of gRPC over HTTP/2).
 fn message(body: &[u8], limit: usize) -> Result<(bool, &[u8]), Code> {
     let Some((&[flag, a, b, c, d], message)) = body.split_first_chunk() else {
         return Err(Code::Internal);

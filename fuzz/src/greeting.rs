@@ -1,13 +1,13 @@
-//! The target for what the first bytes of a connection are taken for.
+//! Fuzz target for the detection of the protocol of a connection.
 
 use tributary::fuzzing::server;
 
 use crate::frames::PREFACE;
 
-/// A client is taken for what its bytes say, however they are cut.
+/// The detected protocol depends on the bytes only, not on their split into pieces.
 pub fn greeting(input: &[u8]) {
     let (cuts, said) = input.split_at(input.len().min(4));
-    // Most clients begin with what is right.
+    // Most inputs begin with valid first bytes of a protocol.
     let said = match cuts.first() {
         Some(0) => [PREFACE, said].concat(),
         Some(1) => [&PREFACE[..said.len().min(PREFACE.len())], said].concat(),
@@ -17,7 +17,7 @@ pub fn greeting(input: &[u8]) {
     let (mut pieces, mut rest) = (Vec::new(), said.as_slice());
     for cut in cuts {
         let (piece, after) = rest.split_at(usize::from(*cut % 32).min(rest.len()));
-        // A piece without bytes would be the end.
+        // An empty piece would be read as the end of the connection.
         pieces.extend((!piece.is_empty()).then_some(piece));
         rest = after;
     }
@@ -31,7 +31,7 @@ pub fn greeting(input: &[u8]) {
         _ => "HTTP/1",
     };
     assert_eq!(found, expected);
-    // A port with TLS looks at the first four.
+    // A port with TLS examines the first four bytes.
     let first = &said[..said.len().min(4)];
     let found = server::first_bytes(first);
     match found {

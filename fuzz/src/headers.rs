@@ -1,11 +1,11 @@
-//! The target for the headers of requests.
+//! Fuzz target for the headers of requests.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request};
 use tributary::fuzzing::{exporters, receiver};
 
-/// Every header means what its definition says, by a second reading of that definition.
+/// Every header is read as a second implementation of its definition reads it.
 pub fn headers(input: &[u8]) {
     let mut values = input.split(|byte| *byte == b'\n');
     let mut next = || HeaderValue::from_bytes(values.next().unwrap_or_default()).ok();
@@ -20,7 +20,7 @@ pub fn headers(input: &[u8]) {
     }
 }
 
-/// gRPC over HTTP/2, "Requests": `TimeoutValue TimeoutUnit`.
+/// Timeouts of gRPC over HTTP/2 ("Requests"): `TimeoutValue TimeoutUnit`.
 fn timeouts(value: &HeaderValue) {
     let read = receiver::grpc_timeout(value);
     let expected = value.to_str().ok().and_then(|text| {
@@ -43,7 +43,7 @@ fn timeouts(value: &HeaderValue) {
         ))
     });
     assert_eq!(read, expected);
-    // A receiver reads the timeout that an exporter writes: never more, and at most one unit less.
+    // A receiver reads the timeout that an exporter writes: at most one unit less, and never more.
     if let Some(timeout) = read {
         let text = exporters::grpc_timeout(timeout);
         let back = receiver::grpc_timeout(&HeaderValue::try_from(&text).unwrap()).unwrap();
@@ -56,7 +56,7 @@ fn timeouts(value: &HeaderValue) {
         let most = Duration::from_secs(99_999_999);
         assert!(back <= timeout && (lost < unit || back == most), "{text}");
     }
-    // RFC 9110, 10.2.3: seconds, or a date.
+    // Retry-After (RFC 9110, 10.2.3): seconds, or a date.
     let text = value.to_str().ok().map(str::trim);
     match (text, exporters::retry_after(value)) {
         (Some(text), Some(wait)) => {
@@ -70,7 +70,7 @@ fn timeouts(value: &HeaderValue) {
     }
 }
 
-/// RFC 9110, 8.3: the type, and parameters after a semicolon.
+/// Content types (RFC 9110, 8.3): the type, and parameters after a semicolon.
 fn content_types(value: &HeaderValue) {
     let text = value.to_str().ok().map(str::to_ascii_lowercase);
     let essence = text.as_deref().and_then(|text| text.split(';').next());
@@ -85,7 +85,7 @@ fn content_types(value: &HeaderValue) {
     }
 }
 
-/// No name is taken for another.
+/// Exactly the names of the supported encodings are accepted.
 fn encodings(value: &HeaderValue) {
     let name = value.as_bytes();
     let grpc: [&[u8]; 5] = [b"", b"identity", b"gzip", b"zstd", b"snappy"];
@@ -103,7 +103,7 @@ fn encodings(value: &HeaderValue) {
     assert_eq!(receiver::encodings(name), expected);
 }
 
-/// An origin is let in by a pattern that it matches, and `*` alone never comes with credentials.
+/// An origin is allowed only by a pattern that it matches, and `*` alone never allows credentials.
 fn origins(pattern: &str, origin: &HeaderValue, wanted: Option<HeaderValue>) {
     let patterns: Vec<String> = pattern.split(' ').map(str::to_owned).collect();
     let mut request = Request::new(());
@@ -140,7 +140,8 @@ fn origins(pattern: &str, origin: &HeaderValue, wanted: Option<HeaderValue>) {
     assert!(!credentials(&preflight) || named);
 }
 
-/// Whether `text` is `pattern`, in which each `*` stands for any text: by the table of all beginnings.
+/// Whether `text` matches `pattern`, in which each `*` stands for any text. Uses a table of all
+/// prefixes.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let mut row = vec![false; text.len() + 1];
     row[0] = true;

@@ -1,4 +1,4 @@
-//! The target for what batches and summaries of profiles are made of.
+//! Fuzz target for merging, splitting and summarizing profiles.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -105,7 +105,7 @@ fn samples_of(
     profiles.flat_map(|profile| &profile.samples)
 }
 
-/// Whether no sum can be cut.
+/// Whether no sum can overflow.
 fn is_small(request: &ExportProfilesServiceRequest) -> bool {
     let mut values = samples_of(request).flat_map(|sample| &sample.values);
     values.all(|value| value.unsigned_abs() < 1 << 40)

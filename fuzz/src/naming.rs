@@ -1,4 +1,4 @@
-//! The target for names that are written into profiles.
+//! Fuzz target for the symbolization of encoded profiles.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value};
@@ -16,8 +16,8 @@ use crate::samples;
 const FUNCTIONS: [&str; 5] = ["main", "_ZN3runE", "", "alloc", "a.go"];
 const FILES: [&str; 4] = ["a.go", "", "/src/main.c", "main"];
 
-/// Locations have the names that were asked for and what they had before; everything else is as it was, tables have only
-/// become longer, and no rule is broken that was not broken before.
+/// Locations have their new names and keep their earlier content. Tables only grow, all other
+/// content stays unchanged, and no further rule is violated.
 pub fn naming(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(48));
     let mut entropy = Entropy(decisions);
@@ -64,8 +64,8 @@ pub fn naming(input: &[u8]) {
     assert_eq!(after.resource_profiles, before.resource_profiles);
     let broken = check(&before);
     for rule in check(&after).counts().keys() {
-        // A location that gets lines may be what another one was, and what a mapping said of its locations may no longer
-        // be referred to: no index may change, so both stay.
+        // A named location may become equal to another location, and attributes of a mapping may
+        // become unreferenced. Both stay, because indices must not change.
         let stays = matches!(rule, Rule::DuplicateEntry | Rule::Orphan);
         let harmful = rule.is_structural() || rule.severity() == Severity::Error;
         // Indices of samples are not checked: an index beyond the table may point to an added
@@ -113,7 +113,7 @@ fn without_lines(
     request
 }
 
-/// A function, and where in it.
+/// A function and a position in it.
 #[derive(Clone, Copy)]
 struct Frame {
     function: NamedFunction<'static>,
@@ -136,8 +136,8 @@ fn frame(entropy: &mut Entropy<'_>) -> Frame {
     }
 }
 
-/// The tables are as they were, with more at their ends, but for the locations that were named, and the attributes of
-/// mappings.
+/// Asserts that tables only grow, and that only the lines of named locations and the attributes of
+/// mappings change.
 fn same(
     old: &proto::ProfilesDictionary,
     new: &proto::ProfilesDictionary,
@@ -165,7 +165,8 @@ fn same(
     assert_eq!(locations, old.location_table);
 }
 
-/// A line is that of the frame. The table may have the function and its strings more than once.
+/// Whether a line corresponds to the frame. The table may contain the function and its strings
+/// several times.
 fn says(line: &proto::Line, frame: &Frame, tables: &proto::ProfilesDictionary) {
     assert_eq!(line.line, i64::from(frame.line));
     assert_eq!(line.column, i64::from(frame.column));

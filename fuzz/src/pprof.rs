@@ -1,4 +1,4 @@
-//! The target for pprof files.
+//! Fuzz target for pprof files.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
@@ -24,7 +24,7 @@ pub fn pprof(input: &[u8]) {
     let [file] = files.as_slice() else {
         panic!("one file became {}", files.len());
     };
-    // Larger: what is not UTF-8 takes three times its bytes when it is mended.
+    // A larger limit, because the repair of a text that is not UTF-8 may triple its size.
     let again = read(file, 1 << 22).unwrap();
     assert_eq!(totals(&again), totals(&profiles));
 }

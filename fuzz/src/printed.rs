@@ -1,4 +1,4 @@
-//! The target for what the `debug` exporter prints.
+//! Fuzz target for the output of the `debug` exporter.
 
 use tributary_otlp::Decoded;
 use tributary::fuzzing::exporters::printed;
@@ -6,8 +6,8 @@ use tributary::fuzzing::exporters::printed;
 use crate::oracle;
 use crate::telemetry::request;
 
-/// Telemetry cannot forge what is printed: no control characters, as many lines as things, and no line looks like the
-/// head of a thing that is not there.
+/// Telemetry cannot forge output: the output has no control characters, one line for each item, and
+/// no additional line that looks like a heading.
 pub fn debug(input: &[u8]) {
     let (signal, request, _) = request(input);
     let decoded = Decoded::decode(signal, &request).unwrap();
@@ -42,7 +42,8 @@ struct Heads {
     scopes: usize,
     /// Spans, metrics, log records or profiles.
     entries: usize,
-    /// Lines below the scopes in verbosity `normal`: entries, but data points of metrics that have data.
+    /// Lines below the scopes in verbosity `normal`: one for each entry, or for each data point of
+    /// a metric with data.
     lines: usize,
 }
 

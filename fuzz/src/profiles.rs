@@ -1,4 +1,4 @@
-//! The target for the domain of profiles.
+//! Fuzz target for the crate of profiles.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use tributary_profiles::{Compactor, Merger, Profiles, layout};
 use crate::generator::Entropy;
 use crate::samples;
 
-/// For any request, violations are found. An accepted request keeps its meaning when compacted and
-/// its sums when merged, and the output violates no further rule.
+/// The checker reports the violations of any request. An accepted request keeps its content when
+/// compacted and its sums when merged, and the output violates no further rule.
 pub fn profiles(input: &[u8]) {
     let (decisions, material) = input.split_at(input.len().min(8));
     let mut entropy = Entropy(decisions);
@@ -23,7 +23,7 @@ pub fn profiles(input: &[u8]) {
         0 => material.to_vec(),
         how => {
             let bytes = samples::request(material).encode_to_vec();
-            // Most of them are damaged a little.
+            // Most requests are slightly damaged.
             damaged(bytes, how - 1, &mut entropy)
         }
     };
@@ -75,7 +75,7 @@ pub fn profiles(input: &[u8]) {
             before.findings()
         );
     }
-    // Repaired requests keep only a part of their meaning.
+    // Repaired requests keep only a part of their content.
     let mended = [
         Rule::ZeroValue,
         Rule::NullInList,
@@ -109,7 +109,7 @@ pub fn profiles(input: &[u8]) {
     }
 }
 
-/// So many bits are flipped.
+/// Flips this number of bits.
 pub(crate) fn damaged(mut bytes: Vec<u8>, bits: u8, entropy: &mut Entropy<'_>) -> Vec<u8> {
     for _ in 0..bits {
         let at = usize::from(entropy.byte()) << 8 | usize::from(entropy.byte());
@@ -151,10 +151,10 @@ type Subject<'r> = (
 /// The total, and the values with their times.
 type Observations = (i128, Vec<(u64, Option<i64>)>);
 
-/// Meaning of a profile.
+/// Content of a profile.
 type Meaning<'r> = (ResolvedProfile<'r>, BTreeMap<Subject<'r>, Observations>);
 
-/// Returns the meaning of profiles, in an order independent of their encoding.
+/// Returns the content of profiles, in an order independent of their encoding.
 fn meaning(request: &ExportProfilesServiceRequest) -> Vec<Meaning<'_>> {
     let mut meaning: Vec<_> = resolve(request).unwrap().into_iter().map(said).collect();
     meaning.sort();
@@ -165,7 +165,7 @@ fn said(mut profile: ResolvedProfile<'_>) -> Meaning<'_> {
     let mut samples = BTreeMap::<Subject<'_>, Observations>::new();
     for sample in std::mem::take(&mut profile.samples) {
         let shape = (sample.values.is_empty(), sample.timestamps.is_empty());
-        // One without observations says nothing.
+        // A sample without observations has no content.
         if shape == (true, true) {
             continue;
         }

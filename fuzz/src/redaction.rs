@@ -1,4 +1,4 @@
-//! Redaction: no private data remains in any text or request, and a second pass changes nothing.
+//! Redaction: no private data remains in any text or request, and a second run changes nothing.
 
 use std::sync::LazyLock;
 
@@ -8,8 +8,8 @@ use tributary_redaction::{Detector, DetectorAction, DetectorConfig, Hits, ScanOu
 use crate::survival::survives_nowhere;
 use crate::telemetry::signal_of;
 
-/// The first byte is the signal, and whether requests of another are in values; the rest are the decisions of a request's
-/// generator.
+/// The first byte selects the signal, and the signal of embedded requests if there are any. The
+/// rest are the decisions of the generator.
 pub fn redact(input: &[u8]) {
     if let [signals, entropy @ ..] = input {
         let inside = match signals / 4 % 8 {
@@ -30,7 +30,7 @@ const PLANTED: [&str; 6] = [
     "/home/canary",
 ];
 
-/// One scanner per action, without and with decoding.
+/// Scanners, one per action, without and with decoding.
 static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
     let actions = [
         DetectorAction::Mask,
@@ -56,7 +56,8 @@ static SCANNERS: LazyLock<Vec<Scanner>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The first byte chooses the scanner, the second what is planted and the third where; the rest is the text.
+/// The first byte selects the scanner, the second byte the planted secret, and the third byte its
+/// position. The rest is the text.
 pub fn redaction(input: &[u8]) {
     let [which, what, place, rest @ ..] = input else {
         return;
@@ -87,7 +88,7 @@ pub fn redaction(input: &[u8]) {
     let _ = sanitize::json(&text);
 }
 
-/// The text without what is private; none if it cannot be scanned.
+/// Returns the redacted text; `None` if the text cannot be scanned.
 fn check(scanner: &Scanner, text: &str) -> Option<String> {
     let mut hits = Hits::default();
     match scanner.scan(text, &mut hits).ok()? {

@@ -13,7 +13,7 @@ use crate::compression::CODECS;
 use crate::spans::FORMATS;
 use crate::telemetry::{request, signal_of};
 
-/// The seeds of a target; none where they would be random anyway.
+/// Returns the seeds of a target; empty if random seeds serve as well.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     match target {
         "validate" => each_signal(|signal, request| [&[signal], request].concat()),
@@ -120,7 +120,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
                 .concat()
             })
             .to_vec(),
-        // Number of functions, and whether the rest is a request or decisions about one.
+        // The number of functions, and whether the rest of the input is a request or decisions of
+        // the generator.
         "profile_metrics" => (0..8)
             .map(|how| [&[how, 1][..], &noise(how.into(), 400)].concat())
             .chain(each_signal(|_, request| [&[2, 0], request].concat()))
@@ -135,7 +136,7 @@ fn lines(texts: &[&str]) -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// Two requests of every signal, of at most some hundred bytes.
+/// Requests of every signal, two each, of at most some hundred bytes.
 fn each_signal(seed: impl Fn(u8, &[u8]) -> Vec<u8>) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for signal in 0..4 {
@@ -194,7 +195,7 @@ fn answers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// One frame of every type.
+/// Frames, one of every type.
 fn frames() -> Vec<Vec<u8>> {
     let mut connection = vec![7; 16];
     let mut frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {

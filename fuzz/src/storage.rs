@@ -1,4 +1,5 @@
-//! The files of stored queues: any bytes as a segment, and a good one with something overwritten.
+//! Fuzz targets for the files of stored queues: arbitrary segments, and valid segments with
+//! overwritten bytes.
 
 use bytes::Bytes;
 use tributary::fuzzing::decode_record;
@@ -7,8 +8,8 @@ use tributary::fuzzing::storage::{blocks, position, read};
 /// Marker of blocks in this target.
 const MARKER: &[u8] = b"a marker";
 
-/// Every byte of a segment is in a block or is damaged, once and in order; and what is overwritten costs only the
-/// blocks it is in.
+/// Every byte of a segment is in exactly one block or damaged range, in order. Overwritten bytes
+/// damage only the blocks that contain them.
 pub fn segment(input: &[u8]) {
     let Some((how, input)) = input.split_first() else {
         return;
@@ -41,13 +42,13 @@ pub fn segment(input: &[u8]) {
         .filter(|number| !found.contains(number))
         .collect();
     assert_eq!(lost.len(), 1, "one block has the byte at {at}");
-    // Cut anywhere, what is whole is found.
+    // After a truncation at any offset, all complete blocks are found.
     let cut = covers(&whole[..at]);
     assert!(good.starts_with(&cut));
     assert_eq!(cut.len() as u64, lost[0]);
 }
 
-/// The numbers of the records that are found.
+/// Returns the numbers of the records that are found.
 fn covers(bytes: &[u8]) -> Vec<u64> {
     let mut end = 0;
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Symbol files: any bytes as a binary, as Go's table, as a compiled file.
+//! Fuzz targets for symbol files: arbitrary bytes as a binary, as Go's table, and as a compiled
+//! file.
 
 use tributary::fuzzing::symbols::{HEADER, VERSION, compile};
 use tributary_symbols::{MappingRange, Names, SymbolFile};
@@ -6,7 +7,7 @@ use tributary_symbols::{MappingRange, Names, SymbolFile};
 /// Any input compiles to a valid file, and lookups do not depend on their order.
 pub fn symbols_compile(input: &[u8]) {
     let (first, second) = match input.split_first() {
-        // With something that goes with it.
+        // With a companion file.
         Some((cut @ 1..=128, rest)) => rest.split_at(rest.len() * usize::from(*cut) / 128),
         _ => (input.get(1..).unwrap_or_default(), &[][..]),
     };
@@ -21,7 +22,7 @@ pub fn symbols_compile(input: &[u8]) {
     }
 }
 
-/// The same for Go's table in the smallest binary that can have one.
+/// Like [`symbols_compile`], for Go's table in the smallest binary that can have one.
 pub fn gopclntab(input: &[u8]) {
     let mut binary = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
     let word = |value: u64| value.to_le_bytes();
@@ -63,10 +64,10 @@ fn sound(bytes: Vec<u8>) {
     }
 }
 
-/// A compiled file that is damaged behind its header answers something, in bounded time.
+/// Lookups in a compiled file that is damaged behind its header end in bounded time.
 pub fn symbols_file(input: &[u8]) {
     let bytes = SymbolFile::from_bytes(input.to_vec()).or_else(|_| {
-        // A header that is right, for what the input is otherwise: nothing else would get past its checksum.
+        // The header fits the input, because its checksum would reject every other input.
         let mut bytes = input.to_vec();
         if bytes.len() > HEADER {
             bytes[..8].copy_from_slice(b"tribsyms");

@@ -28,7 +28,7 @@ pub fn edit(input: &[u8]) {
     oracle::edits_like_prost(signal, &request, level, &Actions::new(actions.collect()));
 }
 
-/// A client's identity gets on every resource, and nothing that could be taken for it stays.
+/// The client's identity is on every resource, and no other attribute with the same key remains.
 pub fn stamp(input: &[u8]) {
     let (signal, request, mut entropy) = request(input);
     let key = ["a", "b", "c", "d", "text.7"][usize::from(entropy.below(5))];
@@ -36,7 +36,7 @@ pub fn stamp(input: &[u8]) {
     oracle::stamps_like_prost(signal, &request, key, identity.as_deref());
 }
 
-/// Splitting loses and reorders nothing, and pieces are within the limits.
+/// Splitting keeps all items in order, and the parts are within the limits.
 pub fn split(input: &[u8]) {
     let (signal, request, mut entropy) = request(input);
     let limit = Limit {
@@ -57,12 +57,13 @@ pub fn json(input: &[u8]) {
     let signal = signal_of(*signal);
     match json::to_wire(signal, text) {
         Ok(request) => there_and_back(signal, &request),
-        // One line, for logs.
+        // Messages have one line, because they are logged.
         Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
     }
 }
 
-/// Every valid request goes to JSON, which others can read too, and comes back the same.
+/// Every valid request can be transcoded to JSON, which other readers accept, and back without a
+/// change.
 pub fn transcode(input: &[u8]) {
     let (signal, request, _) = request(input);
     there_and_back(signal, &request);
@@ -82,7 +83,8 @@ fn there_and_back(signal: Signal, request: &[u8]) {
     assert_eq!(format!("{back:?}"), format!("{expected:?}"));
 }
 
-/// Views read what prost decodes, and what a receiver admits means what it meant before.
+/// Views read the same values as prost's decoder, and a request that a receiver accepts keeps its
+/// content.
 pub fn view(input: &[u8]) {
     let (signal, request, _) = request(input);
     rebuild::reads_like_prost(signal, Bytes::from(request));
@@ -92,9 +94,9 @@ pub(crate) fn signal_of(byte: u8) -> Signal {
     Signal::ALL[usize::from(byte % 4)]
 }
 
-/// A valid request: the input itself when it is one, else one made by its decisions.
+/// Returns a valid request: the input if it is valid, otherwise a request generated from its bytes.
 pub(crate) fn request(input: &[u8]) -> (Signal, Vec<u8>, Entropy<'_>) {
-    // The first half decides what is done, the second half is the request.
+    // The first half decides about the operation, the second half is the request.
     let (decisions, request) = input.split_at(input.len().min(64) / 2);
     let mut entropy = Entropy(decisions);
     let signal = signal_of(entropy.byte());

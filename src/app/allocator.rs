@@ -8,7 +8,7 @@
 //!
 //! [`keep_small`] returns free memory in heaps to the system. The free end of a heap is an exception,
 //! except for the first heap: glibc trims it only when a thread frees memory in the heap. The number
-//! of heaps is therefore kept small, see `arenas`. ARCHITECTURE.md compares other allocators.
+//! of heaps is therefore kept small, see `arenas`. docs/decisions/0036-the-systems-allocator.md compares other allocators.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -62,7 +62,6 @@ impl<'a> Builder<'a> {
         (part.fingerprint == fingerprint).then_some(part)
     }
 
-    /// Returns the context in which a component is built.
     fn context(&self, id: &ComponentId) -> BuildContext {
         BuildContext {
             extensions: self.extensions.clone(),

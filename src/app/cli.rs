@@ -50,8 +50,8 @@ where
         Ok(arguments) => arguments,
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(BAD_USAGE);
-            // Help and version go to stdout, errors to stderr. A closed stream loses nothing of
-            // value.
+            // Help and version go to stdout, errors to stderr. If the stream is closed, there is no
+            // reader for the text.
             let _ = error.print();
             return Invocation::Done(ExitCode::from(code));
         }
@@ -242,7 +242,7 @@ fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
 
 fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
     let loaded = crate::app::config::load(sources, strict);
-    let text = loaded.report.render_for(terminal::has_colours());
+    let text = loaded.report.render_with_colours(terminal::has_colours());
     match loaded.config {
         Some(config) => {
             say(&text);
@@ -287,7 +287,7 @@ fn printable(text: &str) -> String {
     text.replace(|char: char| char.is_control() && char != '\t', "\u{fffd}")
 }
 
-/// Writes to stderr. A closed stream loses nothing of value.
+/// Writes to stderr. If the stream is closed, there is no reader for the text.
 fn say(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -80,7 +80,6 @@ impl Part {
 /// graph.
 const HANDOVER_TIME: Duration = Duration::from_secs(10);
 
-/// Interval between two checks whether a replaced graph is idle.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Graph {

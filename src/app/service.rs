@@ -1,7 +1,7 @@
 //! The life cycle of the process: start, reload, shutdown.
 
-mod last_words;
 mod panics;
+mod shutdown_report;
 mod signals;
 
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tracing::{error, info, warn};
 
-use self::last_words::{last_words, note_stored_queues, report_progress};
 use self::panics::{Panicked, watch_for_panics};
+use self::shutdown_report::{interruption_message, note_stored_queues, report_progress};
 use self::signals::Signals;
 use crate::app::config::{Config, Loaded, running_graph};
 use crate::app::graph::{Graph, describe};
@@ -126,7 +126,7 @@ fn warn_of_root() {
 fn say(report: &Report, logs: Option<&LogHandle>) {
     if !logs.is_some_and(LogHandle::is_json) {
         // A closed stderr must not end a process that works.
-        let text = report.render_for(terminal::has_colours());
+        let text = report.render_with_colours(terminal::has_colours());
         let _ = std::io::stderr().write_all(text.as_bytes());
         return;
     }
@@ -252,7 +252,7 @@ impl Service {
         let health = self.host.health.clone();
         let (exposition, stored) = (self.exposition.clone(), std::mem::take(&mut self.stored));
         let waiting = report_progress(self.exposition.clone(), self.options.drain_timeout);
-        // Counted before `select!` drops the shutdown, and with it what is in flight.
+        // Counted before `select!` drops the shutdown together with the items in flight.
         let interrupted = async {
             signals.end().await;
             exposition.all_in_flight()
@@ -261,7 +261,7 @@ impl Service {
             left = self.shut_down() => left,
             never = waiting => match never {},
             held = interrupted => {
-                let (level, words) = last_words(&held, &stored);
+                let (level, words) = interruption_message(&held, &stored);
                 match level {
                     Level::Error => error!("{words}"),
                     _ => info!("{words}"),

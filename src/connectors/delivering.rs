@@ -8,7 +8,6 @@ use crate::pipeline::account::Account;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, Next};
 
-/// Returns the next stage of a connector with this account.
 pub(super) fn counted(account: &Account, next: Arc<dyn Consumer>) -> Next {
     let account = account.clone();
     Next {

@@ -10,7 +10,7 @@
 //! Additive values are sums of delta temporality. Levels, such as memory in use, are gauges: the
 //! last one of each instance in the window, summed over the instances that became one resource.
 //! Cumulative profiles, such as Go's allocations, mutex and block profiles unless a previous stage
-//! made differences of them, count from the second profile on; the connector computes the
+//! converted them to deltas, count from the second profile on; the connector computes the
 //! differences for each instance. Profiles with sample counts only are multiplied by their period.
 //!
 //! Traces and metrics give only the number of requests of their service: spans of the kinds

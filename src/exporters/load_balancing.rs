@@ -35,7 +35,7 @@ use tokio::time::Instant;
 
 use self::balancer::Balancer;
 use self::keys::Keys;
-use self::members::{Maker, Members};
+use self::members::{MemberSettings, Members};
 use self::metrics::ResolverMetrics;
 use crate::component::auth;
 use crate::component::{
@@ -111,7 +111,7 @@ impl ExporterConfig for Config {
             otlp.tls.server_name_override.clone_from(&dns.hostname);
         }
         let resolver = resolver::Resolver::new(&self.resolver);
-        let maker = Maker {
+        let maker = MemberSettings {
             id: cx.id.clone(),
             // Files are read once for all members.
             tls: otlp.at("member:4317").tls_source(&cx.id).map_err(failed)?,

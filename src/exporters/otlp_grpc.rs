@@ -4,8 +4,10 @@
 
 mod config;
 pub(super) mod keys;
+mod options;
 
-pub use config::{Balancer, ClientKeepalive, Config, GrpcCompression};
+pub use config::Config;
+pub use options::{Balancer, ClientKeepalive, GrpcCompression};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,7 +79,6 @@ impl ExporterConfig for Config {
 /// Sends to one endpoint.
 pub(super) struct Exporter {
     pool: Pool,
-    /// The method of each signal.
     methods: [Uri; 4],
     headers: HeaderMap,
     auth: Option<Arc<dyn ClientAuthenticator>>,

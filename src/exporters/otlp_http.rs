@@ -70,7 +70,6 @@ pub(super) struct Exporter {
     targets: [Option<Target>; 4],
     pub(super) headers: HeaderMap,
     pub(super) auth: Option<Arc<dyn ClientAuthenticator>>,
-    /// Headers for plaintext endpoints behind a proxy.
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
     encoding: Encoding,

@@ -41,7 +41,6 @@ pub(super) fn outcome(body: &[u8]) -> Result<Outcome, prost::DecodeError> {
     })
 }
 
-/// Reads the outcome in a JSON response body.
 pub(super) fn json_outcome(body: &[u8]) -> Result<Outcome, serde_json::Error> {
     /// JSON names the count differently for each signal, and encodes 64-bit integers as strings.
     #[derive(Default, Deserialize)]

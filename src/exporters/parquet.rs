@@ -1,7 +1,7 @@
 //! `parquet`: writes telemetry as columns, for analysts' tools.
 //!
 //! ```text
-//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (shelf) -> finished files (place)
+//! queue -> rows, step by step (steps) -> open files, by signal, hour and service (signal_files) -> finished files (place)
 //!   ^                                                                                        |
 //!   +------------------------------ outcome of each batch (ticket) --------------------------+
 //! ```
@@ -23,7 +23,7 @@ mod partitions;
 mod place;
 mod queue;
 mod relief;
-mod shelf;
+mod signal_files;
 mod steps;
 pub mod table;
 mod taking;
@@ -48,7 +48,7 @@ use self::memory::Memory;
 use self::place::Place;
 use self::place::directory::Directory;
 use self::relief::QueueRoom;
-use self::shelf::Limits;
+use self::signal_files::Limits;
 use self::table::Layout;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Outputs, Terminal,

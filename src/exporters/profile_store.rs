@@ -94,7 +94,7 @@ impl ExporterConfig for Config {
             id: cx.id.clone(),
             lease,
             options,
-            memory: Mutex::new(cx.budget.for_output()),
+            memory: Mutex::new(cx.budget.output_permit()),
             budget: cx.budget.clone(),
             trouble: Episode::default(),
         });

@@ -144,7 +144,7 @@ impl Consumer for Intake {
                 }
                 rejected += counts.total();
             }
-            self.table.show();
+            self.table.update_metrics();
             let rejected = rejected.min(items);
             if rejected > 0 {
                 self.metrics.dropped(rejected, DropReason::PartialSuccess);

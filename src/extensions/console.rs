@@ -20,11 +20,11 @@ use crate::component::{
 };
 use crate::entry;
 use crate::metric::shared;
-use crate::serving::Serving;
+use crate::serving::HttpEndpoint;
 use tributary_config::units::Endpoint;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::Owner;
-use tributary_net::server::{BoundServer, Limits, Protocol, ServerOptions, tls_source};
+use tributary_net::server::Limits;
 use tributary_net::tls::ServerTls;
 
 /// Entry of the component registry.
@@ -115,21 +115,13 @@ impl ExtensionConfig for Config {
         let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;
         let handler = Console::new(self, cx, guard);
-        let failed = |error: &dyn std::fmt::Display| BuildError(error.to_string());
-        let options = ServerOptions {
-            protocol: Protocol::Either,
-            tls: tls_source(&self.tls, Protocol::Either, &owner).map_err(|error| failed(&error))?,
-            limits: self.limits.clone(),
-            budget: Some(cx.budget.clone()),
-            ..ServerOptions::default()
+        let http = HttpEndpoint {
+            endpoint: &self.endpoint,
+            tls: &self.tls,
+            limits: &self.limits,
         };
-        let bound = cx
-            .listeners
-            .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
-            .map_err(|error| failed(&error))?;
         Ok(Extension {
-            component: Box::new(Serving::new(bound)),
+            component: Box::new(http.serve(handler, cx, owner)?),
             services: Services::default(),
         })
     }

@@ -17,14 +17,12 @@ use crate::component::{
 use crate::entry;
 use crate::metric::shared;
 use crate::pipeline::health::{Health, Phase};
-use crate::serving::Serving;
+use crate::serving::HttpEndpoint;
 use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::Owner;
 use tributary_net::auth::Guarded;
-use tributary_net::server::{
-    BoundServer, Limits, Protocol, ServerOptions, SimpleHandler, tls_source,
-};
+use tributary_net::server::{Limits, SimpleHandler};
 use tributary_net::tls::ServerTls;
 
 /// Entry of the component registry.
@@ -144,21 +142,13 @@ impl ExtensionConfig for Config {
             guard: auth::guard(self.auth.as_ref(), cx, &owner)?,
             handler: handler(self.clone(), cx.health.clone()),
         };
-        let options = ServerOptions {
-            protocol: Protocol::Either,
-            tls: tls_source(&self.tls, Protocol::Either, &owner)
-                .map_err(|error| BuildError(error.to_string()))?,
-            limits: self.limits.clone(),
-            budget: Some(cx.budget.clone()),
-            ..ServerOptions::default()
+        let http = HttpEndpoint {
+            endpoint: &self.endpoint,
+            tls: &self.tls,
+            limits: &self.limits,
         };
-        let bound = cx
-            .listeners
-            .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
-            .map_err(|error| BuildError(error.to_string()))?;
         Ok(Extension {
-            component: Box::new(Serving::new(bound)),
+            component: Box::new(http.serve(handler, cx, owner)?),
             services: Services::default(),
         })
     }

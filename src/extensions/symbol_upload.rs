@@ -38,9 +38,8 @@ use crate::component::{
 };
 use crate::entry;
 use crate::metric::{self, Metric, shared};
-use crate::serving::Serving;
+use crate::serving::{HttpEndpoint, Serving};
 use tributary_net::Owner;
-use tributary_net::server::{BoundServer, Protocol, ServerOptions, tls_source};
 use tributary_symbols::worker::{Compiler, Worker};
 
 /// Entry of the component registry.
@@ -63,9 +62,8 @@ const METRICS: &[Metric] = &[metric::counter(
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
         let worker = Worker::new(self.worker_limits());
-        let bound = self.bind(cx, Arc::new(worker))?;
         Ok(Extension {
-            component: Box::new(Serving::new(bound)),
+            component: Box::new(self.bind(cx, Arc::new(worker))?),
             services: Services::default(),
         })
     }
@@ -76,8 +74,7 @@ impl Config {
         &self,
         cx: &BuildContext,
         reader: Arc<dyn Compiler>,
-    ) -> Result<BoundServer<Put>, BuildError> {
-        let failed = |error: &dyn std::fmt::Display| BuildError(error.to_string());
+    ) -> Result<Serving<Put>, BuildError> {
         let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let uploads = Uploads::open(&self.directory, self.max_bytes.0, reader).map_err(|error| {
             let place = self.directory.display();
@@ -87,16 +84,11 @@ impl Config {
         })?;
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;
         let handler = Put::new(self, &cx.id, guard, uploads);
-        let options = ServerOptions {
-            protocol: Protocol::Either,
-            tls: tls_source(&self.tls, Protocol::Either, &owner).map_err(|error| failed(&error))?,
-            limits: self.limits.clone(),
-            budget: Some(cx.budget.clone()),
-            ..ServerOptions::default()
+        let http = HttpEndpoint {
+            endpoint: &self.endpoint,
+            tls: &self.tls,
+            limits: &self.limits,
         };
-        cx.listeners
-            .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
-            .map_err(|error| failed(&error))
+        http.serve(handler, cx, owner)
     }
 }

@@ -45,7 +45,7 @@ impl Buckets {
     }
 }
 
-/// Used tries of an address.
+/// Number of tries that an address has used.
 struct Bucket {
     used: u32,
     /// Time at which the last try was returned.
@@ -95,7 +95,6 @@ impl Tries {
         }
     }
 
-    /// Returns an unused try.
     pub(super) fn return_try(&self, peer: IpAddr) {
         let mut buckets = self.buckets.lock();
         let peer = network(peer);

@@ -129,7 +129,8 @@ impl Batch {
         self.permits.clone()
     }
 
-    /// Attaches the [`memory`](Self::memory) of a batch that shares its bytes with this one.
+    /// Attaches the [`memory`](Self::memory) of another batch that shares its bytes with this
+    /// batch.
     pub fn share(&mut self, memory: Permits) {
         self.permits.extend(memory);
     }

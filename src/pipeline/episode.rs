@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// Time without occurrences after which an episode is over. Intermittent trouble is one episode.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// One kind of trouble of one component.
+/// A kind of trouble of a component.
 #[derive(Debug, Default)]
 pub(crate) struct Episode {
     /// Fast path of [`over`](Self::over).

@@ -157,7 +157,6 @@ impl<T: Measured> Gathering<T> {
     }
 }
 
-/// Whether a size is within a limit.
 pub(crate) fn is_within(size: Limit, max: Limit) -> bool {
     size.items <= max.items && size.bytes <= max.bytes
 }

@@ -32,7 +32,7 @@ impl OutputMemory {
     /// Creates an empty reservation in the budget.
     pub fn new(budget: &Arc<Budget>) -> Self {
         OutputMemory {
-            permit: RefCell::new(budget.for_output()),
+            permit: RefCell::new(budget.output_permit()),
             used: Cell::new(0),
             refused: Cell::new(None),
         }
@@ -64,8 +64,8 @@ impl OutputMemory {
     }
 
     /// Returns the bytes beyond the limit that all outputs together may use.
-    pub fn reserve(&self) -> usize {
-        self.permit.borrow().reserve()
+    pub fn output_reserve(&self) -> usize {
+        self.permit.borrow().output_reserve()
     }
 
     /// Returns the permit for the given number of bytes, and releases the remaining memory.

@@ -45,7 +45,7 @@ pub(crate) async fn within(batch: Batch, max: Limit, budget: &Arc<Budget>) -> Pa
         return Parts::from_iter([batch]);
     }
     let (signal, requests) = (batch.signal(), batch.clone().into_wire());
-    let mut structs = budget.for_output();
+    let mut structs = budget.output_permit();
     if signal == Signal::Profiles {
         let needed = requests.parts().iter().map(|part| decoded_bytes(part));
         if structs.grow(needed.fold(0, usize::saturating_add)).is_err() {
@@ -132,7 +132,6 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// Records that a part was accepted.
     pub(crate) fn accepted(&mut self) {
         self.any_accepted = true;
     }

@@ -81,7 +81,6 @@ impl Scripted {
         self.taken.lock().unwrap().clone()
     }
 
-    /// Names of all taken spans, in order.
     pub(crate) fn span_names(&self) -> Vec<String> {
         self.batches().iter().flat_map(span_names).collect()
     }
@@ -132,7 +131,6 @@ pub(crate) fn spans<'a>(names: impl IntoIterator<Item = &'a str>) -> Batch {
     Batch::new(Signal::Traces, items, Bytes::from(request.encode_to_vec()))
 }
 
-/// Returns the names of the spans in a batch, in order.
 pub(crate) fn span_names(batch: &Batch) -> Vec<String> {
     let bytes = batch.clone().into_wire().to_bytes();
     let request = ExportTraceServiceRequest::decode(bytes).unwrap();

@@ -32,15 +32,16 @@ use crate::component::{
 use crate::entry;
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
-use crate::pipeline::holding::{
-    Collected, Deliveries, Entered, Entrance, Holder, Holding, Life, MAX_READY, Queue,
+use crate::pipeline::buffer::{
+    Buffer, BufferEntrance, BufferLifecycle, BufferingConsumer, BufferingProcessor, Collected,
+    Deliveries, MAX_READY, Queue,
 };
+use crate::pipeline::gathering::{Gathered, Gathering, Measured, Sizes};
 use crate::pipeline::merge::merge;
 use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::split::{Parts, within};
-use crate::pipeline::{holding, partition};
+use crate::pipeline::{buffer, partition};
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
 
@@ -97,10 +98,10 @@ impl ProcessorConfig for Config {
                 cardinality: limit(u64::from(config.metadata_cardinality_limit)),
                 metrics,
                 budget,
-                holding: Holding::over(next, buffered),
+                buffer: Buffer::over(next, buffered),
             });
-            let life = Life::new(batcher.clone());
-            (Arc::new(Entrance(batcher)), Box::new(life))
+            let life = BufferLifecycle::new(batcher.clone());
+            (Arc::new(BufferEntrance(batcher)), Box::new(life))
         })))
     }
 }
@@ -122,7 +123,7 @@ struct Batcher {
     budget: Arc<Budget>,
     /// Whether a request is acknowledged only by the next stage, after the next stage has persisted it.
     senders_wait: bool,
-    holding: Holding<Buffered, Piece>,
+    buffer: Buffer<Buffered, Piece>,
 }
 
 struct Buffered {
@@ -147,7 +148,7 @@ impl Measured for Piece {
     }
 }
 
-impl holding::Bytes for Piece {
+impl buffer::Buffered for Piece {
     fn bytes(&self) -> usize {
         self.batch.bytes()
     }
@@ -164,7 +165,7 @@ impl Batcher {
         offered: &mut Parts<Batch>,
         senders: &mut Senders,
     ) -> Result<Option<()>, Nack> {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -195,7 +196,7 @@ impl Batcher {
         let mut has_deadline = false;
         for batch in offered.drain(..) {
             let senders = senders.split(batch.items());
-            state.held += senders.held();
+            state.acknowledged += senders.held();
             let piece = Piece { batch, senders };
             has_deadline |= gathering.push(&partition, piece, |batch| complete.push(batch));
         }
@@ -205,7 +206,7 @@ impl Batcher {
             complete.extend(gathering.take(&partition));
         }
         if has_deadline || !complete.is_empty() {
-            self.holding.wake();
+            self.buffer.wake();
         }
         for pieces in complete {
             make_ready(
@@ -238,18 +239,18 @@ fn make_ready(
     }
 }
 
-impl Holder for Batcher {
+impl BufferingProcessor for Batcher {
     type Gathered = Buffered;
     type Ready = Piece;
 
     const MAX_DELIVERIES: Deliveries = MAX_DELIVERIES;
 
-    fn holding(&self) -> &Holding<Self::Gathered, Piece> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Self::Gathered, Piece> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let urgent = state.is_urgent();
         let state = &mut *state;
         let now = Instant::now();
@@ -289,26 +290,26 @@ impl Holder for Batcher {
         for batch in merge(batch, self.sizes.max.bytes, &self.budget).await {
             self.metrics.send_size.record(batch.items() as f64);
             self.metrics.send_size_bytes.record(batch.bytes() as f64);
-            let handed_on = self.holding.hand_on(batch, &mut senders);
+            let handed_on = self.buffer.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
-        if let Some(count) = self.holding.state().gathered.in_flight.get_mut(&partition) {
+        if let Some(count) = self.buffer.state().gathered.in_flight.get_mut(&partition) {
             *count -= 1;
         }
         senders.report(&outcome);
     }
 }
 
-impl Entered for Batcher {
+impl BufferingConsumer for Batcher {
     const ACKNOWLEDGES_EARLY: bool = false;
 
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let (max, budget) = (self.sizes.max, &self.budget);
         let (mut senders, answer) = Senders::of(&mut batch, self.senders_wait);
         let mut offered = within(batch, max, budget).await;
-        let holding = &self.holding;
+        let buffer = &self.buffer;
         let take_in = || self.take_in(&mut offered, &mut senders);
-        holding.retry_while_full(FULL, take_in).await?;
+        buffer.retry_while_full(FULL, take_in).await?;
         // Every part has its senders now.
         senders.report(&Ok(()));
         answer.outcome().await

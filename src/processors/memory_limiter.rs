@@ -155,6 +155,7 @@ impl Config {
                 percent(self.spike_limit_percentage),
             )
         };
+        // The Collector's default is a fifth of the limit.
         let spike = if spike == 0 { limit / 5 } else { spike };
         usize::try_from(limit.saturating_sub(spike)).unwrap_or(usize::MAX)
     }
@@ -177,7 +178,7 @@ impl ProcessorConfig for Config {
                 refused,
                 next: next.consumer,
             };
-            (Arc::new(limiter), Box::new(Setting { budget, limit }))
+            (Arc::new(limiter), Box::new(LimitSetter { budget, limit }))
         })))
     }
 }
@@ -190,7 +191,7 @@ struct Limiter {
     next: Arc<dyn Consumer>,
 }
 
-/// Default initial delay of an exponential backoff in the specification.
+/// Retry delay of refused senders: the default initial delay of OTLP's exponential backoff.
 const RETRY_AFTER: StdDuration = StdDuration::from_secs(1);
 
 impl Consumer for Limiter {
@@ -211,12 +212,12 @@ impl Consumer for Limiter {
 }
 
 /// Applies the limit when the configuration takes effect, not when the component is built.
-struct Setting {
+struct LimitSetter {
     budget: Arc<Budget>,
     limit: usize,
 }
 
-impl Component for Setting {
+impl Component for LimitSetter {
     fn start(&mut self) {
         let before = self.budget.limit();
         self.budget.set_limit(self.limit);

@@ -138,7 +138,7 @@ mod tests {
         let mut request = named("x", 1, ["main"]);
         request.resource_profiles[0].resource = Some(resource);
         let strings = &mut request.dictionary.as_mut().unwrap().string_table;
-        strings.extend(["host".to_owned(), "nobody".to_owned()]);
+        strings.extend(["host".to_owned(), "unreferenced".to_owned()]);
         Batch::new(Signal::Profiles, 1, Bytes::from(request.encode_to_vec()))
     }
 
@@ -152,7 +152,10 @@ mod tests {
         let resource = request.resource_profiles[0].resource.as_ref();
         let attributes = texts(resource).into_iter();
         let owned = attributes.map(|(key, text)| (key.to_owned(), text.to_owned()));
-        (owned.collect(), strings.iter().any(|text| text == "nobody"))
+        (
+            owned.collect(),
+            strings.iter().any(|text| text == "unreferenced"),
+        )
     }
 
     #[test]
@@ -160,12 +163,12 @@ mod tests {
         let expected = AFTER.map(|(key, text)| (key.to_owned(), text.to_owned()));
         let (attributes, untouched) = edited(profiles(resource()));
         assert_eq!(attributes, expected);
-        assert!(untouched, "the dictionary was written anew");
+        assert!(untouched, "the dictionary must stay unchanged");
         let mut referring = resource();
         referring.attributes[1].key = String::new();
         referring.attributes[1].key_strindex = 4;
         let (attributes, untouched) = edited(profiles(referring));
         assert_eq!(attributes, expected);
-        assert!(!untouched, "it was taken apart");
+        assert!(!untouched, "a reference needs the decoded dictionary");
     }
 }

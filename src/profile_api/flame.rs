@@ -20,7 +20,6 @@ use tributary_profiles::Dictionary;
 
 /// Default number of frames of a flame graph: as many as a screen has room for.
 const FRAMES: usize = 4000;
-/// Default number of frames of each half of a sandwich.
 const DEFAULT_SANDWICH_FRAMES: usize = 2000;
 /// Maximum number of frames in a response.
 pub(super) const MOST_FRAMES: usize = 100_000;

@@ -88,7 +88,6 @@ pub(super) fn values(asked: &Asked, params: &Params, label: &str) -> Answer {
     json(&value!({"values": values}))
 }
 
-/// Returns labels as a JSON object.
 fn object(labels: &Labels) -> BTreeMap<&str, &str> {
     labels.iter().collect()
 }

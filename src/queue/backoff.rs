@@ -24,7 +24,7 @@ impl<'a> Backoff<'a> {
         }
     }
 
-    /// Excludes `time` from `max_elapsed_time`, for time in which nothing had failed.
+    /// Excludes `time` from `max_elapsed_time`, because no attempt failed in that time.
     pub(super) fn pause(&mut self, time: Duration) {
         self.started += time;
     }

@@ -25,7 +25,6 @@ pub(super) type Job = SmallVec<[Entry; 1]>;
 pub(super) struct Request {
     /// Time at which the queue accepted the request, or read it from disk.
     since: Instant,
-    /// Handle of the record that the request was read from.
     handle: Option<RecordHandle>,
     _reservation: Option<Reservation>,
     waiting: Option<oneshot::Sender<Result<(), Nack>>>,

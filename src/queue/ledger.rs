@@ -40,7 +40,6 @@ impl Ledger {
         self.lost_items.fetch_add(items, Relaxed);
     }
 
-    /// Counts acknowledged items that are dropped.
     pub(super) fn dropped(&self, items: usize, reason: DropReason) {
         self.metrics.dropped(items, reason);
         match reason {

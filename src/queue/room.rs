@@ -46,7 +46,6 @@ impl Room {
         }
     }
 
-    /// Returns the capacity in units.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }

@@ -21,14 +21,13 @@ use crate::pipeline::batch::Code;
 
 /// Failed attempts after which a record is set aside.
 const ATTEMPTS: u32 = 3;
-/// Counted failures after which a record is a suspect.
+/// Number of counted failures after which a record is a suspect.
 const COUNTED_FAILURES: u32 = 5;
 /// Limit of records set aside, per consumer. A total outage reaches this limit.
 const SLOTS_PER_CONSUMER: usize = 10;
 /// Time for which a suspect is retried before it goes to the dead letters.
 const DEAD_LETTER_AFTER: Duration = Duration::from_secs(3600);
 
-/// The records of one queue that are set aside.
 pub(super) struct SetAside {
     pub(super) stored: Arc<Stored>,
     slots: Arc<Semaphore>,

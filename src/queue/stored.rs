@@ -152,7 +152,6 @@ impl Stored {
         self.lease.log()
     }
 
-    /// Returns the units that a record of this size takes.
     pub(super) fn units(&self, items: usize, bytes: usize) -> usize {
         match self.config.sizer() {
             Sizer::Requests => 1,

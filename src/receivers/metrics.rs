@@ -79,7 +79,6 @@ impl ReceiverMetrics {
         }
     }
 
-    /// Counts items that the next stage accepted.
     pub(crate) fn accepted(&self, signal: Signal, items: usize) {
         self.accepted[signal.index()].increment(items as u64);
     }

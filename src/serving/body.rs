@@ -336,8 +336,8 @@ fn too_slow() -> Nack {
 const PREFIX: usize = 5;
 /// Retry delay after a refusal for lack of memory.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Growth factor of the buffer. With this factor a client must send at least a quarter of the memory
-/// that its body takes, and a byte is moved a third of a time on average.
+/// Growth factor of the buffer. A client must send at least a quarter of the memory that its body
+/// takes. On average, a byte is copied a third of a time.
 const GROWTH: usize = 4;
 /// First capacity of the buffer in bytes.
 const FIRST_CAPACITY: usize = 4 << 10;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::exposition::escaped;
+use super::page::escaped;
 use crate::metric::shared::CERTIFICATE_EXPIRY;
 use tributary_net::tls::rotation::in_use;
 

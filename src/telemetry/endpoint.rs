@@ -9,7 +9,8 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use tokio::time::Instant;
 
-use super::exposition::{Exposition, labelled, with_totals};
+use super::exposition::Exposition;
+use super::page::{labelled, with_totals};
 use crate::component::auth;
 use crate::component::identity::resource;
 use crate::component::{BuildContext, Extensions, Host};

@@ -1,12 +1,12 @@
 //! The collector's own metrics as text, for `/metrics`.
 
-use std::collections::HashSet;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::task::JoinHandle;
 
+use super::page::{labels, ordered};
 use super::{certificates, disk, process};
 use crate::telemetry::config::MetricsLevel;
 use tributary_memory::Budget;
@@ -89,16 +89,16 @@ impl Exposition {
     }
 
     /// Exporters and connectors with items in flight.
-    pub fn in_flight(&self) -> Vec<Holder> {
+    pub fn in_flight(&self) -> Vec<ItemsInFlight> {
         let mut held = self.all_in_flight();
-        held.retain(|holder| holder.kind != "pipeline");
+        held.retain(|component| component.kind != "pipeline");
         held
     }
 
     /// Exporters, connectors and pipelines with items in flight. Items that wait for an exporter without a queue
     /// count in both.
-    pub fn all_in_flight(&self) -> Vec<Holder> {
-        holders(&self.handle.render())
+    pub fn all_in_flight(&self) -> Vec<ItemsInFlight> {
+        items_in_flight(&self.handle.render())
     }
 
     /// Renders the metrics of `level` in Prometheus' text format. `resource` becomes the labels of
@@ -130,112 +130,6 @@ impl Exposition {
     }
 }
 
-pub(super) fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-}
-
-/// Adds `_total` to the names of counters, as Prometheus' linter requires.
-pub(super) fn with_totals(page: &str) -> String {
-    let counters: HashSet<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .filter(|name| !name.ends_with("_total"))
-        .collect();
-    let mut with = String::with_capacity(page.len() + page.len() / 16);
-    for line in page.split_inclusive('\n') {
-        let comment = ["# HELP ", "# TYPE "].into_iter();
-        let start = comment
-            .filter(|comment| line.starts_with(comment))
-            .map(str::len)
-            .sum();
-        let (before, rest) = line.split_at(start);
-        let end = rest.find([' ', '{']).unwrap_or(rest.len());
-        let (name, rest) = rest.split_at(end);
-        let total = if counters.contains(name) {
-            "_total"
-        } else {
-            ""
-        };
-        with.extend([before, name, total, rest]);
-    }
-    with
-}
-
-fn labels(attributes: &[(String, String)]) -> String {
-    let allowed = |c: char| match c.is_ascii_alphanumeric() {
-        true => c,
-        false => '_',
-    };
-    let labels = attributes.iter().map(|(key, value)| {
-        let key: String = key.chars().map(allowed).collect();
-        format!("{key}=\"{}\"", escaped(value))
-    });
-    labels.collect::<Vec<_>>().join(",")
-}
-
-/// Adds these attributes as labels to every series that does not have them.
-pub(super) fn labelled(page: String, attributes: &[(String, String)]) -> String {
-    if attributes.is_empty() {
-        return page;
-    }
-    let constant = labels(attributes);
-    let mut out = String::with_capacity(page.len() * 2);
-    for line in page.split_inclusive('\n') {
-        if line.starts_with('#') || line.starts_with("target_info") {
-            out.push_str(line);
-        } else if let Some((name, rest)) = line.split_once('{') {
-            let _ = write!(out, "{name}{{{constant},{rest}");
-        } else if let Some((name, value)) = line.split_once(' ') {
-            let _ = write!(out, "{name}{{{constant}}} {value}");
-        }
-    }
-    out
-}
-
-/// Sorts the metrics and the series of each metric: the recorder's order differs between starts.
-fn ordered(page: &str) -> String {
-    let mut metrics: Vec<Vec<&str>> = Vec::new();
-    for line in page.split_inclusive('\n').filter(|line| *line != "\n") {
-        let begins = line.starts_with("# HELP ")
-            || line.starts_with("# TYPE ")
-                && !metrics
-                    .last()
-                    .is_some_and(|metric| metric.len() == 1 && metric[0].starts_with("# HELP "));
-        match metrics.last_mut() {
-            Some(metric) if !begins => metric.push(line),
-            _ => metrics.push(vec![line]),
-        }
-    }
-    let name = |metric: &[&str]| {
-        let first = metric.first().copied().unwrap_or_default();
-        first.split(' ').nth(2).unwrap_or_default().to_owned()
-    };
-    metrics.sort_by_cached_key(|metric| name(metric));
-    for metric in &mut metrics {
-        // The sort is stable: the buckets of a histogram keep their order.
-        metric.sort_by_cached_key(|line| series(line));
-    }
-    metrics.concat().concat()
-}
-
-/// Returns the sort key of a line: comments first, then the labels without the bound of a bucket.
-fn series(line: &str) -> (bool, String) {
-    if line.starts_with('#') {
-        return (false, String::new());
-    }
-    let labels = line
-        .split_once('{')
-        .and_then(|(_, rest)| rest.rsplit_once('}'));
-    let mut labels = labels.map_or("", |(labels, _)| labels).to_owned();
-    if let Some(begin) = labels.rfind("le=\"") {
-        labels.truncate(begin);
-    }
-    (true, labels.trim_end_matches(',').to_owned())
-}
-
 /// The metrics that count items in flight, by kind of component.
 const IN_FLIGHT: [(&str, &str); 3] = [
     ("exporter", "tributary_exporter_in_flight_items{"),
@@ -245,7 +139,7 @@ const IN_FLIGHT: [(&str, &str); 3] = [
 
 /// An exporter, connector or pipeline with items in flight.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Holder {
+pub struct ItemsInFlight {
     /// `exporter`, `connector` or `pipeline`.
     pub kind: &'static str,
     /// Id of the component.
@@ -256,7 +150,7 @@ pub struct Holder {
     pub items: u64,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ItemsInFlight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.id)?;
         if let Some(signal) = &self.signal {
@@ -266,14 +160,13 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The components with items in flight, by a page of metrics.
-fn holders(page: &str) -> Vec<Holder> {
-    let mut holders: Vec<Holder> = page.lines().filter_map(holder).collect();
-    holders.sort_unstable();
-    holders
+fn items_in_flight(page: &str) -> Vec<ItemsInFlight> {
+    let mut found: Vec<ItemsInFlight> = page.lines().filter_map(parse_items).collect();
+    found.sort_unstable();
+    found
 }
 
-fn holder(line: &str) -> Option<Holder> {
+fn parse_items(line: &str) -> Option<ItemsInFlight> {
     let of_kind = |(kind, prefix): &(&'static str, &str)| Some((*kind, line.strip_prefix(prefix)?));
     let (kind, rest) = IN_FLIGHT.iter().find_map(of_kind)?;
     let (labels, value) = rest.rsplit_once("} ")?;
@@ -284,7 +177,7 @@ fn holder(line: &str) -> Option<Holder> {
     };
     let id = label(kind)?;
     let signal = label("data_type");
-    (items >= 1.0).then_some(Holder {
+    (items >= 1.0).then_some(ItemsInFlight {
         kind,
         id,
         signal,
@@ -349,22 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn total_suffix_follows_setting() {
-        let page = "# HELP sent_spans Number of sent_spans that were sent_spans\n# TYPE sent_spans counter\n\
-                    sent_spans{exporter=\"sent_spans\"} 1\nsent_spans 2\n# TYPE size gauge\nsize 3\n\
-                    # TYPE seen_total counter\nseen_total 4\n";
-        let expected = "# HELP sent_spans_total Number of sent_spans that were sent_spans\n\
-                        # TYPE sent_spans_total counter\nsent_spans_total{exporter=\"sent_spans\"} 1\n\
-                        sent_spans_total 2\n# TYPE size gauge\nsize 3\n# TYPE seen_total counter\nseen_total 4\n";
-        assert_eq!(with_totals(page), expected);
-    }
-
-    #[test]
     fn page_with_items_in_flight_names_their_holders() {
         let page = "tributary_exporter_in_flight_items{exporter=\"otlp_grpc/a\",data_type=\"logs\"} 41600\n\
                     tributary_exporter_in_flight_items{exporter=\"file\",data_type=\"logs\"} 0\n\
                     tributary_connector_in_flight_items{connector=\"profile_metrics\"} 7\n";
-        let shown: Vec<String> = holders(page).iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = items_in_flight(page)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert_eq!(
             shown,
             [
@@ -372,29 +257,6 @@ mod tests {
                 "exporter otlp_grpc/a (logs): 41600"
             ]
         );
-    }
-
-    #[test]
-    fn attributes_are_labels_of_every_series() {
-        let page =
-            "# TYPE a counter\na 1\nb{x=\"1\"} 2\ntarget_info{service_name=\"s\"} 1\n".to_owned();
-        let attributes = [("service.name".to_owned(), "s".to_owned())];
-        assert_eq!(
-            labelled(page, &attributes),
-            "# TYPE a counter\na{service_name=\"s\"} 1\nb{service_name=\"s\",x=\"1\"} 2\n\
-             target_info{service_name=\"s\"} 1\n"
-        );
-    }
-
-    #[test]
-    fn page_order_does_not_depend_on_recorder() {
-        let page = "# HELP b B\n# TYPE b histogram\nb_bucket{x=\"2\",le=\"5\"} 1\nb_bucket{x=\"2\",le=\"10\"} 1\n\
-                    b_sum{x=\"2\"} 3\nb_count{x=\"2\"} 1\nb_bucket{x=\"1\",le=\"5\"} 1\nb_sum{x=\"1\"} 3\n\n\
-                    # TYPE a counter\na{y=\"2\"} 1\na{y=\"1\"} 1\n\n";
-        let expected = "# TYPE a counter\na{y=\"1\"} 1\na{y=\"2\"} 1\n# HELP b B\n# TYPE b histogram\n\
-                        b_bucket{x=\"1\",le=\"5\"} 1\nb_sum{x=\"1\"} 3\nb_bucket{x=\"2\",le=\"5\"} 1\n\
-                        b_bucket{x=\"2\",le=\"10\"} 1\nb_sum{x=\"2\"} 3\nb_count{x=\"2\"} 1\n";
-        assert_eq!(ordered(page), expected);
     }
 
     #[test]

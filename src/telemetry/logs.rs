@@ -168,7 +168,7 @@ const NEVER_SAMPLED: &str = "tributary::exporters::debug";
 
 impl<S> Filter<S> for Threshold {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        // Libraries have nothing to tell an operator unless something is wrong.
+        // Lines of libraries below the level `warn` do not concern an operator.
         let worth_it = is_ours(metadata) || *metadata.level() <= Level::WARN;
         worth_it && *metadata.level() <= self.style.load().threshold
     }
@@ -204,15 +204,14 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("tributary")
 }
 
-/// Sampling of lines from one call site in a library.
 const OF_LIBRARIES: Sampling = Sampling {
     enabled: true,
     tick: WINDOW,
     initial: 10,
     thereafter: 0,
 };
-/// Sampling of lines from one call site of the collector, above the level `debug`. Call sites limit
-/// themselves; this bounds the disk usage of one that does not.
+/// Sampling of lines from one call site of the collector, above the level `debug`. Most call sites
+/// limit their lines. The sampling bounds the disk usage of a call site without its own limit.
 const OF_OURS: Sampling = Sampling {
     enabled: true,
     tick: WINDOW,

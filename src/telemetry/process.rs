@@ -45,7 +45,6 @@ pub(super) fn render(page: &mut String) {
     }
 }
 
-/// Excludes the descriptor that is open for counting.
 fn open_descriptors() -> Option<usize> {
     let entries = std::fs::read_dir("/proc/self/fd").ok()?;
     Some(entries.count().saturating_sub(1))

@@ -11,7 +11,6 @@ pub(crate) fn has_colours() -> bool {
     std::io::stderr().is_terminal() && !set("NO_COLOR") && !is_dumb
 }
 
-/// Delay before progress is shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -27,7 +26,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts the progress of `what`, the counted objects, as in `files`.
+    /// Starts a progress line. `what` names the counted objects, such as `files`.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         Progress {
             what,

@@ -51,7 +51,6 @@ fn every_bad_file_is_explained_as_expected() {
     );
 }
 
-/// The files that are bad by themselves, in order.
 fn bad_files() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(".")
         .expect("the directory can be listed")

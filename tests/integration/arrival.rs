@@ -238,7 +238,7 @@ async fn batching_changes_only_the_size_of_requests() {
     collector.assert_conservation().await;
 }
 
-/// One request of each signal with every field; the ids begin with the signal and `name`.
+/// Requests, one of each signal, with every field; the ids begin with the signal and `name`.
 async fn send_every_field(collector: &Collector, name: &str) -> Vec<Telemetry> {
     let mut sent = Vec::new();
     for signal in Signal::ALL {

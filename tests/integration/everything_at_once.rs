@@ -7,7 +7,7 @@ use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, http_to, yaml,
 };
 
-/// One of many configurations: the number decides on batching, protocol and the exporter's identity.
+/// A configuration of many: the number decides on batching, protocol and the exporter's identity.
 fn configuration(backend: &Backend, number: u64) -> String {
     let more = format!("timeout: {}s", 10 + number);
     let exporter = match number % 3 {

@@ -18,7 +18,6 @@ struct Rack {
     collector: Collector,
 }
 
-/// The identity in the certificate of the sidecar.
 const IDENTITY: &str = "spiffe://example.com/sidecar";
 
 impl Rack {

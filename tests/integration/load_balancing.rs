@@ -14,7 +14,6 @@ use crate::harness::{
     within, yaml,
 };
 
-/// The body of an exporter to these members, with more keys.
 fn over(members: &[&Backend], more: &str) -> String {
     let hostnames: Vec<String> = members
         .iter()

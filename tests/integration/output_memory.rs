@@ -137,7 +137,6 @@ fn connectors(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// Signals that the component accepts with these settings.
 fn signals<C: ?Sized>(entry: &Entry<C>, settings: &str) -> Vec<Signal> {
     let only_metrics = settings.contains("routing_key: streamID");
     let signals = entry.signals.iter().map(|(signal, _)| *signal);

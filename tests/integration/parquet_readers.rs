@@ -34,7 +34,6 @@ const HOUR: u64 = 3_600_000_000_000;
 /// 2024-01-01.
 const START: u64 = 473_364 * HOUR;
 const SERVICES: [&str; 3] = ["cart", "pay", "search"];
-/// Items of each service.
 const ITEMS: u64 = 700;
 const FUNCTIONS: [&str; 4] = ["main", "serve", "encode", "compress"];
 const BUCKETS: u64 = 5;

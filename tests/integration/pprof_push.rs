@@ -65,7 +65,6 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The profiles that have arrived.
 fn arrived(backend: &Backend) -> Vec<ExportProfilesServiceRequest> {
     let record = backend.record();
     let all = record

@@ -45,7 +45,6 @@ async fn service(given: &Given, may: &Arc<AtomicUsize>) -> Site {
     .await
 }
 
-/// Services, each with its sidecar.
 struct Services {
     given: Given,
     /// Number of files that each service may still serve.

@@ -74,7 +74,6 @@ fn stored(directory: &Path) -> String {
     answer.map_or(String::new(), |answer| answer.folded())
 }
 
-/// Numbers of the requests in folded stacks, with their values.
 fn numbers(stacks: &str) -> BTreeMap<String, u64> {
     let lines = stacks.lines();
     let own = lines.filter_map(|line| line.strip_prefix("main;request_")?.split_once(' '));

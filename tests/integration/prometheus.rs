@@ -36,7 +36,6 @@ fn page_at(collector: &Collector) -> SocketAddr {
     collector.server("Starting HTTP server", "prometheus")
 }
 
-/// Sends metrics of one service, as JSON.
 async fn send(collector: &Collector, metrics: Value) {
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let request = json!({"resourceMetrics": [{

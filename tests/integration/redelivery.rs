@@ -19,7 +19,6 @@ const ITEMS: usize = 20;
 /// Over all signals.
 const ALL: usize = 4 * REQUESTS * ITEMS;
 
-/// A zone that drops duplicates, in front of a backend.
 async fn zone(backend: &Backend) -> Collector {
     let exporter = grpc_to(backend, QUEUE);
     Collector::start(&yaml(&[DEDUP], &[("otlp_grpc", &exporter)])).await

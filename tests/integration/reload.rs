@@ -9,10 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Backend, Client, Collector, Oracle, Signal, Telemetry, grpc_to, yaml};
 
-/// A configuration that marks every span with its number.
 fn marking(backend: &Backend, number: usize) -> String {
     let mark = format!("{{actions: [{{key: mark, value: '{number}', action: upsert}}]}}");
-    // Another timeout makes the exporter a changed one.
+    // A changed timeout makes the exporter a changed component.
     let exporter = grpc_to(backend, &format!("timeout: {}s", number + 5));
     yaml(
         &[("attributes", &mark), ("batch", "{timeout: 5ms}")],

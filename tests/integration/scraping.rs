@@ -102,7 +102,6 @@ fn config(receivers: &str, ids: &str, backend: &Backend) -> String {
     )
 }
 
-/// The attributes with texts of a resource and of its scope.
 fn texts(profiles: &ResourceProfiles) -> BTreeMap<String, String> {
     let resource = profiles.resource.iter().flat_map(|r| &r.attributes);
     let scopes = profiles.scope_profiles.iter().flat_map(|s| &s.scope);

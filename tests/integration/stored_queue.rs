@@ -545,7 +545,6 @@ fn parquet_behind_a_queue(queue: &TempDir, files: &TempDir) -> String {
     stored(queue.path(), ("parquet", &body), "")
 }
 
-/// Number of rows in finished files.
 fn finished_rows(files: &TempDir) -> usize {
     parquet::texts(files.path(), "body_type").values().sum()
 }

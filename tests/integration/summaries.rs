@@ -4,7 +4,6 @@ use crate::harness::{
     Answer, Backend, Client, Collector, Oracle, Refusal, Signal, grpc_to, yaml, yaml_of,
 };
 
-/// Refuses every third request with a retryable error.
 fn refuse_every_third(backend: &Backend) {
     let mut requests = 0;
     backend.script(move |_| {

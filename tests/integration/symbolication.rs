@@ -86,7 +86,6 @@ impl Program {
     }
 }
 
-/// Returns the path of the debug file of a build id.
 pub(crate) fn in_layout(root: &Path, build_id: &str) -> PathBuf {
     let (first, rest) = build_id.split_at(2);
     root.join(".build-id")
@@ -228,7 +227,6 @@ exporters: {{otlp_grpc: {exporter}}}
         frames(&self.send_request(profile(build_ids, addresses)).await)
     }
 
-    /// Sends a request and returns it as it arrives.
     pub(crate) async fn send_request(&self, request: Vec<u8>) -> ExportProfilesServiceRequest {
         let before = self.backend.record().telemetry(Signal::Profiles).count();
         let headers = [("content-type", "application/x-protobuf")];

@@ -178,7 +178,6 @@ fn resources(telemetry: &Telemetry) -> Vec<Resource> {
     }
 }
 
-/// The texts of all attributes of that key.
 fn values(attributes: &[KeyValue], key: &str) -> Vec<String> {
     let found = attributes.iter().filter(|attribute| attribute.key == key);
     let value = |attribute: &KeyValue| match attribute.value.clone()?.value? {

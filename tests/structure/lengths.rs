@@ -1,4 +1,4 @@
-//! The length of files: a file has one purpose, and a reader can hold it in mind.
+//! The length of files: each file has one purpose and fits into a reader's mind.
 
 use std::path::Path;
 

@@ -6,11 +6,9 @@ use std::path::Path;
 use crate::files;
 
 /// Names that several public types may share.
-const SHARED: [&str; 3] = [
+const SHARED: [&str; 2] = [
     // The configuration of each component, which is always written with its module.
-    "Config",
-    // The next stage of a pipeline, and the next record of a log, which no module uses together.
-    "Next", // One type per platform.
+    "Config", // One type per platform.
     "Profiler",
 ];
 

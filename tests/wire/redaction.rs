@@ -23,7 +23,6 @@ proptest! {
     }
 }
 
-/// A profile that a fuzzer found.
 #[test]
 fn second_run_keeps_the_fuzzed_profile_unchanged() {
     let entropy = [
@@ -51,7 +50,7 @@ fn most_consistent_profiles_are_passed_on() {
     assert!(passed >= 27 * TRIES / 10, "{passed} of {}", 3 * TRIES);
 }
 
-/// One processor per place, which scans only this place; then a processor that scans all places, and a processor that
+/// Processors, one per place, each of which scans only this place; then a processor that scans all places, and a processor that
 /// only reports.
 fn processors(signal: Signal) -> &'static [Box<dyn Processor>] {
     static ALL: [LazyLock<Vec<Box<dyn Processor>>>; 4] = [

@@ -211,7 +211,7 @@ const ZSTD_USUAL_WINDOW: usize = 8 << 20;
 const ZSTD_MAX_WINDOW_LOG: u32 = 27;
 /// A copy of 64 bytes takes at least 3 bytes (snappy's format description).
 const SNAPPY_RATIO: usize = 22;
-/// One compressed and one decompressed chunk.
+/// A compressed and a decompressed chunk.
 const SNAPPY_STATE: usize = 160 << 10;
 /// Stream identifier chunk (snappy's framing format, 4.1).
 const SNAPPY_STREAM_IDENTIFIER: &[u8] = b"\xff\x06\x00\x00sNaPpY";

@@ -153,6 +153,7 @@ impl<'a> NodeDeserializer<'a> {
     }
 }
 
+/// Implements methods of the trait by methods of [`NodeDeserializer`].
 macro_rules! forward {
     ($($method:ident => $to:ident),* $(,)?) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {

@@ -51,7 +51,7 @@
 //! [`decode()`] and `de` for types, `expand` for variables, [`units`] for the types of values that components
 //! share, and `sensitive` for the rules about secrets.
 
-mod also;
+mod aliases;
 mod de;
 mod decode;
 mod expand;
@@ -75,7 +75,7 @@ pub mod units;
 mod unread;
 pub mod wildcard;
 
-pub use also::Aliases;
+pub use aliases::Aliases;
 pub use decode::decode;
 pub use expand::expand;
 pub use id::{ComponentId, InvalidId};
@@ -120,7 +120,7 @@ pub struct Problems {
     found: Vec<Problem>,
 }
 
-/// One finding of a validation.
+/// A finding of a validation.
 #[derive(Debug, Clone)]
 pub struct Problem {
     /// Keys (and indices of lists, as numbers) from the validated value down; empty for the value itself.

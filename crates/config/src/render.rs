@@ -11,21 +11,21 @@ use line::Shown;
 impl Report {
     /// Renders all findings as text, ordered by file and position.
     pub fn render(&self) -> String {
-        self.render_for(false)
+        self.render_with_colours(false)
     }
 
     /// Renders all findings as text, with terminal colours if `has_colours` is set.
-    pub fn render_for(&self, has_colours: bool) -> String {
+    pub fn render_with_colours(&self, has_colours: bool) -> String {
         render(self, has_colours)
     }
 
     /// Returns every finding with the text of its position, for structured logs.
     pub fn findings(&self) -> impl Iterator<Item = (&Diagnostic, String)> {
         self.diagnostics.iter().map(|diagnostic| {
-            let place = diagnostic
+            let location = diagnostic
                 .span
                 .and_then(|span| Some((span, self.source(span)?)));
-            let text = place.map(|(span, source)| position(source, span));
+            let text = location.map(|(span, source)| position(source, span));
             (diagnostic, text.unwrap_or_default())
         })
     }
@@ -57,11 +57,11 @@ pub(crate) fn render(report: &Report, has_colours: bool) -> String {
     out
 }
 
-fn count(number: usize, what: &str) -> Option<String> {
+fn count(number: usize, noun: &str) -> Option<String> {
     match number {
         0 => None,
-        1 => Some(format!("1 {what}")),
-        _ => Some(format!("{number} {what}s")),
+        1 => Some(format!("1 {noun}")),
+        _ => Some(format!("{number} {noun}s")),
     }
 }
 
@@ -78,11 +78,11 @@ fn render_one(report: &Report, diagnostic: &Diagnostic, has_colours: bool, out: 
     };
     let level = paint(diagnostic.level.name());
     let _ = writeln!(out, "{level}: {}", printable(&diagnostic.message));
-    let place = diagnostic
+    let location = diagnostic
         .span
         .and_then(|span| Some((span, report.source(span)?)));
     let mut gutter = String::new();
-    if let Some((span, source)) = place {
+    if let Some((span, source)) = location {
         gutter = " ".repeat(span.line.to_string().len());
         let _ = writeln!(out, "{gutter}--> {}", position(source, span));
         if let Some(shown) = Shown::new(report, source, span) {
@@ -145,6 +145,7 @@ fn path(segments: &[String]) -> String {
 
 /// Replaces control characters, which a terminal could interpret, and shortens long messages.
 fn printable(text: &str) -> String {
+    // A message that quotes a value may be as long as the configuration.
     const MAX_CHARACTERS: usize = 600;
     let harmless = |letter: char| if letter.is_control() { ' ' } else { letter };
     let mut out: String = text.chars().take(MAX_CHARACTERS).map(harmless).collect();

@@ -44,7 +44,7 @@ impl Level {
     }
 }
 
-/// One finding.
+/// A finding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diagnostic {
     /// Severity.

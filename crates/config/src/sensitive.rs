@@ -11,7 +11,7 @@ use serde_json::Value;
 pub(super) const MASK: &str = "*****";
 
 /// Words in the names of secret keys. Used for unknown keys and for parameters of URLs.
-const WORDS: [&str; 11] = [
+const SECRET_WORDS: [&str; 11] = [
     "password",
     "passwd",
     "passphrase",
@@ -25,9 +25,14 @@ const WORDS: [&str; 11] = [
     "hmac",
 ];
 
-/// Types with secret values, by their names in the schema.
-const SECRETS: [&str; 1] = ["Secret"];
-const MAPS: [&str; 1] = ["Headers"];
+/// Names in the schema of types whose value is secret.
+const SECRET_TYPES: [&str; 1] = ["Secret"];
+const SECRET_MAP_TYPES: [&str; 1] = ["Headers"];
+
+/// Jaro-Winkler similarity (0 to 1) above which a key counts as a misspelled secret: `pasword`, `tokne`.
+const MISSPELLED_SECRET: f64 = 0.9;
+/// The same for a map of secrets. Stricter, because `readers` resembles `headers`.
+const MISSPELLED_MAP: f64 = 0.95;
 
 /// The JSON Schema of a configuration with all components.
 static SCHEMA: OnceLock<fn() -> Value> = OnceLock::new();
@@ -46,7 +51,7 @@ struct Keys {
     maps: BTreeSet<String>,
 }
 
-/// Computed for the first message, not at every start.
+/// Returns the keys, which are computed for the first message instead of at every start.
 fn keys() -> &'static Keys {
     static NONE: Keys = Keys {
         scalars: BTreeSet::new(),
@@ -63,33 +68,33 @@ impl Keys {
     fn of(schema: &Value) -> Self {
         let collect = |types: &[&str]| {
             let mut keys = BTreeSet::new();
-            keys_of(schema, types, &mut keys);
+            collect_keys(schema, types, &mut keys);
             keys
         };
         Keys {
-            scalars: collect(&SECRETS),
-            maps: collect(&MAPS),
+            scalars: collect(&SECRET_TYPES),
+            maps: collect(&SECRET_MAP_TYPES),
         }
     }
 }
 
 /// Adds the names of properties that have one of the types.
-fn keys_of(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
+fn collect_keys(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
     match schema {
         Value::Object(object) => {
             let properties = object.get("properties").and_then(Value::as_object);
             for (name, property) in properties.into_iter().flatten() {
-                if is_of(property, types) {
+                if has_type(property, types) {
                     keys.insert(name.to_lowercase());
                 }
             }
             for part in object.values() {
-                keys_of(part, types, keys);
+                collect_keys(part, types, keys);
             }
         }
         Value::Array(parts) => {
             for part in parts {
-                keys_of(part, types, keys);
+                collect_keys(part, types, keys);
             }
         }
         _ => {}
@@ -97,7 +102,7 @@ fn keys_of(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
 }
 
 /// Whether a property has one of the types, directly or in a list or choice.
-fn is_of(property: &Value, types: &[&str]) -> bool {
+fn has_type(property: &Value, types: &[&str]) -> bool {
     match property {
         Value::Object(object) => object.iter().any(|(key, value)| match key.as_str() {
             "$ref" => value
@@ -105,9 +110,9 @@ fn is_of(property: &Value, types: &[&str]) -> bool {
                 .and_then(|reference| reference.rsplit('/').next())
                 .is_some_and(|name| types.contains(&name)),
             "properties" => false,
-            _ => is_of(value, types),
+            _ => has_type(value, types),
         }),
-        Value::Array(parts) => parts.iter().any(|part| is_of(part, types)),
+        Value::Array(parts) => parts.iter().any(|part| has_type(part, types)),
         _ => false,
     }
 }
@@ -128,16 +133,17 @@ pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
     let key = key.trim_matches(['"', '\'']).to_lowercase();
     // In `--set a.b.pasword=x`, the last part of the key decides.
     let last = key.rsplit(['.', ':']).next().unwrap_or_default();
-    let like = |word: &str| last == word || strsim::jaro_winkler(last, word) > 0.9;
-    if WORDS.iter().any(|word| key.contains(word) || like(word))
+    let like = |word: &str| last == word || strsim::jaro_winkler(last, word) > MISSPELLED_SECRET;
+    if SECRET_WORDS
+        .iter()
+        .any(|word| key.contains(word) || like(word))
         || keys().scalars.iter().any(|name| like(name))
     {
         return Some(Sensitivity::Value);
     }
     // In `--set a.headers.x-tenant=x`, an earlier part of the key decides.
     let inside = key.split('.').any(|part| keys().maps.contains(part));
-    // Stricter than above, because `readers` resembles `headers`.
-    let mistyped = |name: &String| strsim::jaro_winkler(last, name) > 0.95;
+    let mistyped = |name: &String| strsim::jaro_winkler(last, name) > MISSPELLED_MAP;
     (inside || keys().maps.iter().any(mistyped)).then_some(Sensitivity::Map)
 }
 
@@ -146,17 +152,16 @@ pub(super) fn of_key(key: &str) -> Option<Sensitivity> {
 pub(super) fn below_key(key: &str) -> Option<Sensitivity> {
     let key = key.trim().trim_start_matches("- ").trim();
     let key = key.trim_matches(['"', '\'']).to_lowercase();
-    let ends = WORDS.iter().any(|word| key.ends_with(word));
+    let ends = SECRET_WORDS.iter().any(|word| key.ends_with(word));
     if keys().maps.contains(&key) {
         return Some(Sensitivity::Map);
     }
     (keys().scalars.contains(&key) || ends && !key.contains('/')).then_some(Sensitivity::Value)
 }
 
-/// Whether a URL parameter of this name has a secret value.
 fn is_secret_parameter(name: &str) -> bool {
     let name = name.to_lowercase();
-    WORDS.iter().any(|word| name.contains(word))
+    SECRET_WORDS.iter().any(|word| name.contains(word))
         || ["key", "auth", "sig", "signature", "pwd", "pass", "sas"]
             .iter()
             .any(|end| {

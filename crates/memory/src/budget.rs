@@ -60,7 +60,7 @@ impl Budget {
         Permit {
             budget: self.clone(),
             bytes: 0,
-            usage: Use::Requests,
+            purpose: Purpose::Requests,
         }
     }
 
@@ -71,32 +71,32 @@ impl Budget {
     }
 
     /// Returns the free bytes that are reserved for stored queues.
-    fn reserved(&self) -> usize {
+    fn read_ahead_reserve(&self) -> usize {
         let queues = self.stored_queues.load(Relaxed);
         let reserve = (self.limit() / READ_AHEAD_SHARE).min(queues.saturating_mul(MAX_READ_AHEAD));
         let reserve = if queues == 0 { 0 } else { reserve };
         reserve.saturating_sub(self.read_ahead.load(Relaxed))
     }
 
-    /// Returns an empty permit that may grow beyond the limit, into the [`reserve`](Self::reserve). It is for the
-    /// output of a component whose input is counted already. If requests took the whole budget, no output could be
-    /// encoded, and no request would end.
-    pub fn for_output(self: &Arc<Self>) -> Permit {
+    /// Returns an empty permit that may grow beyond the limit, into the [`output_reserve`](Self::output_reserve), for
+    /// the output of a component whose input is counted already. Otherwise, if requests took the whole budget, no
+    /// output could be encoded, and no request would end.
+    pub fn output_permit(self: &Arc<Self>) -> Permit {
         Permit {
             budget: self.clone(),
             bytes: 0,
-            usage: Use::Output,
+            purpose: Purpose::Output,
         }
     }
 
     /// Returns the bytes beyond the limit that outputs may take: an eighth of the limit, and at least 8 MiB.
-    pub fn reserve(&self) -> usize {
+    pub fn output_reserve(&self) -> usize {
         (self.limit() / 8).max(MIN_OUTPUT_RESERVE)
     }
 
     /// Checks that a permit for `bytes` would be granted now, without taking one.
     pub fn has_room(&self, bytes: usize) -> Result<(), NoRoom> {
-        let limit = self.limit() - self.reserved();
+        let limit = self.limit() - self.read_ahead_reserve();
         if self.used().saturating_add(bytes) <= self.available(limit) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl Budget {
 
     /// Whether less than a quarter of the unreserved limit is free.
     pub fn is_scarce(&self) -> bool {
-        let limit = self.limit() - self.reserved();
+        let limit = self.limit() - self.read_ahead_reserve();
         self.used() > limit - limit / 4
     }
 
@@ -139,21 +139,21 @@ impl Budget {
     }
 
     /// Returns the part of `limit` that permits may take now. Memory of clients reduces it by the bytes above
-    /// [`ALLOWANCE`].
+    /// [`CLIENT_ALLOWANCE`].
     fn available(&self, limit: usize) -> usize {
-        limit.saturating_sub(self.clients.bytes().saturating_sub(ALLOWANCE))
+        limit.saturating_sub(self.clients.bytes().saturating_sub(CLIENT_ALLOWANCE))
     }
 
-    /// Returns the limit of all permits together when a permit for `usage` grows.
-    fn limit_of(&self, usage: Use) -> usize {
-        match usage {
-            Use::Output => self.limit().saturating_add(self.reserve()),
-            Use::Requests | Use::ReadAhead => self.limit() - self.reserved(),
+    /// Returns the limit of all permits together when a permit for `purpose` grows.
+    fn limit_of(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::Output => self.limit().saturating_add(self.output_reserve()),
+            Purpose::Requests | Purpose::ReadAhead => self.limit() - self.read_ahead_reserve(),
         }
     }
 
-    fn take(&self, bytes: usize, usage: Use) -> bool {
-        let limit = self.available(self.limit_of(usage));
+    fn take(&self, bytes: usize, purpose: Purpose) -> bool {
+        let limit = self.available(self.limit_of(purpose));
         self.used
             .fetch_update(Relaxed, Relaxed, |used| {
                 used.checked_add(bytes).filter(|total| *total <= limit)
@@ -184,12 +184,12 @@ impl NoRoom {
 pub struct Permit {
     pub(super) budget: Arc<Budget>,
     pub(super) bytes: usize,
-    usage: Use,
+    purpose: Purpose,
 }
 
 /// The purpose of the bytes of a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum Purpose {
     /// Telemetry that arrived.
     Requests,
     /// Records that a stored queue has read from the disk.
@@ -209,9 +209,9 @@ impl Permit {
         &self.budget
     }
 
-    /// The reserve for outputs of the budget: see [`Budget::reserve`].
-    pub fn reserve(&self) -> usize {
-        self.budget.reserve()
+    /// The reserve for outputs of the budget: see [`Budget::output_reserve`].
+    pub fn output_reserve(&self) -> usize {
+        self.budget.output_reserve()
     }
 
     /// Takes another permit from the same budget.
@@ -221,10 +221,10 @@ impl Permit {
 
     /// Grows by `more` bytes, or stays unchanged on error.
     pub fn grow(&mut self, more: usize) -> Result<(), NoRoom> {
-        if !self.budget.take(more, self.usage) {
+        if !self.budget.take(more, self.purpose) {
             return Err(NoRoom {
                 needed: self.bytes.saturating_add(more),
-                limit: self.budget.limit_of(self.usage),
+                limit: self.budget.limit_of(self.purpose),
             });
         }
         self.bytes += more;
@@ -241,7 +241,7 @@ impl Permit {
     pub fn shrink_to(&mut self, bytes: usize) {
         if let Some(surplus) = self.bytes.checked_sub(bytes) {
             self.budget.used.fetch_sub(surplus, Relaxed);
-            if self.usage == Use::ReadAhead {
+            if self.purpose == Purpose::ReadAhead {
                 self.budget.read_ahead.fetch_sub(surplus, Relaxed);
             }
             self.bytes = bytes;
@@ -276,7 +276,7 @@ impl StoredQueue {
         Permit {
             budget: self.0.clone(),
             bytes,
-            usage: Use::ReadAhead,
+            purpose: Purpose::ReadAhead,
         }
     }
 }
@@ -289,13 +289,13 @@ impl Drop for StoredQueue {
 
 /// Bytes that clients may use without a permit before the permits shrink: half of the 48 MiB that the process may use
 /// above the limit. The program itself uses the other half.
-const ALLOWANCE: usize = 24 << 20;
+const CLIENT_ALLOWANCE: usize = 24 << 20;
 
 /// Minimum reserve for outputs, in bytes: a request of the usual maximum size, 4 MiB, and the same for the result.
 const MIN_OUTPUT_RESERVE: usize = 8 << 20;
 
 /// Bytes that an unfinished request may always take, from the half that is reserved for small requests.
-pub(super) const SMALL: usize = 64 << 10;
+pub(super) const SMALL_REQUEST: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

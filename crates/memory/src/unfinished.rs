@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::budget::{Budget, NoRoom, Permit, SMALL};
+use super::budget::{Budget, NoRoom, Permit, SMALL_REQUEST};
 
 /// Bytes of one connection for requests that have not arrived completely.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl UnfinishedPermit<'_> {
             let others = all.load(Relaxed).saturating_sub(own);
             others > 0 && others.saturating_add(needed) > share
         };
-        let for_all = needed > SMALL && exceeds(&budget.unfinished, limit / 2);
+        let for_all = needed > SMALL_REQUEST && exceeds(&budget.unfinished, limit / 2);
         if for_all || exceeds(&self.share.0, limit / 4) {
             return Err(NoRoom { needed, limit });
         }

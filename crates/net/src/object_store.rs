@@ -80,7 +80,6 @@ mod client {
 
     use super::Bucket;
 
-    /// Returns the options that are unknown to the store.
     pub(super) fn unknown_options<'c>(bucket: &Bucket<'c>) -> Vec<&'c str> {
         fn known<K: FromStr>(name: &str) -> bool {
             name.parse::<K>().is_ok()

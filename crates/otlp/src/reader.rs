@@ -100,7 +100,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// One field of a message.
+/// A field of a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Field<'a> {
     /// Number of the field.
@@ -210,6 +210,7 @@ impl<'a> Iterator for Fields<'a> {
 /// Returns the encoded size of `value`: 1 to 10 bytes.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
+    // Seven bits per byte, rounded up: (64 - leading zeros + 6) / 7. Zero takes one byte too.
     (70 - (value | 1).leading_zeros() as usize) / 7
 }
 

@@ -1,9 +1,9 @@
-//! A list of encoded requests whose concatenation is a request.
+//! Encoded requests that travel as one batch.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-/// One or more encoded `Export*ServiceRequest`s.
+/// A list of encoded `Export*ServiceRequest`s. The default has no parts, which is an empty request.
 ///
 /// The top-level field of traces, metrics and logs requests is repeated, so the concatenation of the parts is itself a
 /// request. Merging therefore appends a part, and copies no byte up to the socket. Each profiles request has its own

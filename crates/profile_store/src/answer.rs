@@ -148,7 +148,6 @@ impl ProfileStore {
     }
 }
 
-/// A merge in progress.
 struct Merge<'q> {
     query: &'q Query,
     merger: Merger,

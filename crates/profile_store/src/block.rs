@@ -155,7 +155,6 @@ impl Reader {
         read_section(&*self.0, section)
     }
 
-    /// Reads a section in its stored form, and verifies it.
     pub(crate) fn stored(&self, section: &Section) -> Result<Vec<u8>, ReadError> {
         let stored = self.0.read(section.at, section.stored as usize)?;
         match crc32c::crc32c(&stored) == section.crc {
@@ -208,7 +207,6 @@ impl Builder {
         })
     }
 
-    /// Adds a profile and the cells of its heat map.
     pub(crate) fn push(&mut self, from: &Unwritten<'_>, heat: &Cells) -> io::Result<()> {
         let (stored, profile) = compress(from.request, self.at)?;
         self.write(&stored)?;

@@ -50,7 +50,6 @@ pub struct ProfileStore {
 /// The heads and blocks of the store. Each profile is in exactly one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
-    /// Heads, the current one last.
     pub(crate) heads: Vec<Arc<Head>>,
     /// Blocks, ordered by number.
     pub(crate) blocks: Vec<Arc<Block>>,

@@ -106,7 +106,8 @@ enum Visit {
     Leave(usize),
 }
 
-/// Returns the source files of functions by name, the first file of each name that has one.
+/// Returns the source files of functions by name. Of several files for one name, the first one is
+/// used.
 pub fn files(dictionary: &Dictionary) -> HashMap<&str, &str, RandomState> {
     let mut files = HashMap::default();
     for at in 0..dictionary.function_count() {

@@ -98,7 +98,6 @@ impl Tree {
         self.names.get(name as usize).map_or("", String::as_str)
     }
 
-    /// Children of a node, ordered by name.
     pub(crate) fn children(&self, node: usize) -> &[u32] {
         let range = self.nodes.get(node).map(|node| {
             let first = node.first as usize;

@@ -277,7 +277,6 @@ pub(super) fn indices(
     })
 }
 
-/// References of an encoded sample to entries of the dictionary.
 pub(super) struct SampleReferences {
     pub(super) stack: i32,
     pub(super) attributes: Indices,

@@ -16,7 +16,6 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Returns the position of a resource among the distinct resources.
     pub(super) fn resource(&mut self, from: &ResourceProfiles) -> usize {
         self.key.clear();
         self.text(&from.schema_url);

@@ -35,7 +35,6 @@ impl LocationHints {
         set.copied().unwrap_or_default()
     }
 
-    /// Records the last of these locations.
     pub(super) fn note_last(&mut self, locations: &[Location]) {
         if locations.len() > self.sets.len() {
             let sets = locations.len().next_power_of_two().max(64);

@@ -49,7 +49,7 @@ pub struct FunctionIndex {
     has_file: bool,
 }
 
-/// One frame of a location.
+/// A frame of a location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedLine {
     /// Function of the frame.

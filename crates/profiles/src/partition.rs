@@ -22,9 +22,9 @@ pub struct ProfileContext<'p> {
     pub profile: Option<&'p Profile>,
 }
 
-/// Splits a valid request between its profiles. Each destination gets one request, with only the dictionary entries
-/// that the request uses, and its number of samples. Destinations are in the order of their first profiles. With a
-/// single destination, the request is returned unchanged without a copy.
+/// Splits a valid request between its profiles. Returns for each destination its number, its number of samples, and a
+/// request with only the dictionary entries that it uses. Destinations are in the order of their first profiles. With
+/// a single destination, the request is returned unchanged without a copy.
 ///
 /// Returns `None` if the request cannot be read without loss: see [`join`](super::join()).
 pub fn partition(
@@ -35,7 +35,7 @@ pub fn partition(
         dictionary,
         resources,
     } = profiles(request)?;
-    let mut shares: Vec<(usize, Vec<ResourceProfiles>)> = Vec::new();
+    let mut resources_by_destination: Vec<(usize, Vec<ResourceProfiles>)> = Vec::new();
     for mut resource in resources {
         let scopes = std::mem::take(&mut resource.scopes);
         let at = ProfileContext {
@@ -44,9 +44,9 @@ pub fn partition(
             scope: None,
             profile: None,
         };
-        let mut pieces: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
+        let mut scopes_by_destination: Vec<(usize, Vec<ScopeProfiles>)> = Vec::new();
         if scopes.is_empty() {
-            share_of(&mut pieces, destination(&at));
+            share_of(&mut scopes_by_destination, destination(&at));
         }
         for mut scope in scopes {
             let profiles = std::mem::take(&mut scope.profiles);
@@ -54,39 +54,39 @@ pub fn partition(
                 scope: Some(&scope),
                 ..at
             };
-            let mut parts: Vec<(usize, Vec<Profile>)> = Vec::new();
+            let mut profiles_by_destination: Vec<(usize, Vec<Profile>)> = Vec::new();
             if profiles.is_empty() {
-                share_of(&mut parts, destination(&at));
+                share_of(&mut profiles_by_destination, destination(&at));
             }
             for profile in profiles {
                 let to = destination(&ProfileContext {
                     profile: Some(&profile),
                     ..at
                 });
-                share_of(&mut parts, to).push(profile);
+                share_of(&mut profiles_by_destination, to).push(profile);
             }
-            for (to, profiles) in parts {
-                share_of(&mut pieces, to).push(ScopeProfiles {
+            for (to, profiles) in profiles_by_destination {
+                share_of(&mut scopes_by_destination, to).push(ScopeProfiles {
                     scope: scope.scope.clone(),
                     schema_url: scope.schema_url.clone(),
                     profiles,
                 });
             }
         }
-        for (to, scopes) in pieces {
-            share_of(&mut shares, to).push(ResourceProfiles {
+        for (to, scopes) in scopes_by_destination {
+            share_of(&mut resources_by_destination, to).push(ResourceProfiles {
                 resource: resource.resource.clone(),
                 schema_url: resource.schema_url.clone(),
                 scopes,
             });
         }
     }
-    if let [(to, _)] = shares.as_slice() {
+    if let [(to, _)] = resources_by_destination.as_slice() {
         let items = count(Signal::Profiles, request);
         return Some(vec![(*to, items, request.clone())]);
     }
     let mut encoder = Encoder::new(&dictionary);
-    let encoded = shares.into_iter().map(|(to, resources)| {
+    let encoded = resources_by_destination.into_iter().map(|(to, resources)| {
         let request = encoder.encode(&resources);
         (to, count(Signal::Profiles, &request), request)
     });

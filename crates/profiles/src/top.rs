@@ -2,17 +2,19 @@
 //!
 //! Frames that a profile marks to be dropped are left out, and their values belong to their callers.
 
+mod sample_type;
+
+pub use self::sample_type::sample_type;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
 use super::dictionary::Dictionary;
 use super::frames::{Cut, Pruning, Selection, kept};
 use super::id::{AttributeSetId, LocationId, StackId, StringId};
 use super::model::{Profile, Profiles};
-use super::names;
 use crate::entry::{Line, ValueType};
 
 /// The values of one sample type, by function.
@@ -44,43 +46,6 @@ pub struct TopRow {
 enum Node {
     Function(StringId),
     Binary(StringId),
-}
-
-/// Returns the sample type with this name. Without a name, returns the default sample type of the profiles, else the
-/// last type of a pprof file, else the type of the first profile. Returns `None` if there is no such profile.
-pub fn sample_type(profiles: &Profiles, name: Option<&str>) -> Option<ValueType> {
-    let text = |kind: ValueType| profiles.dictionary.text(kind.kind);
-    let named = |name: &str| {
-        let mut types = profiles.iter().map(|profile| profile.header.sample_type);
-        types.find(|kind| text(*kind) == name)
-    };
-    if let Some(name) = name {
-        return named(name);
-    }
-    let mut scopes = profiles
-        .resources
-        .iter()
-        .flat_map(|resource| &resource.scopes);
-    let scope = scopes.find(|scope| !scope.profiles.is_empty())?;
-    let attributes = scope
-        .scope
-        .as_ref()
-        .map(|scope| scope.attributes.as_slice());
-    let find = |key: &str| {
-        let mut attributes = attributes.unwrap_or_default().iter();
-        let attribute = attributes.find(|attribute| attribute.key == key)?;
-        attribute.value.as_ref()?.value.as_ref()
-    };
-    if let Some(Value::StringValue(name)) = find(names::DEFAULT_SAMPLE_TYPE)
-        && let Some(kind) = named(name)
-    {
-        return Some(kind);
-    }
-    let shown = match find(names::SAMPLE_TYPE_ORDER) {
-        Some(_) => scope.profiles.last(),
-        None => scope.profiles.first(),
-    };
-    shown.map(|profile| profile.header.sample_type)
 }
 
 /// Iterates over the profiles of a sample type.
@@ -136,7 +101,14 @@ pub struct FunctionTotals {
     pub total: i64,
     /// Problems with the patterns of frames to drop.
     pub notes: Vec<String>,
-    rows: Vec<(Node, i64, i64)>,
+    rows: Vec<NodeTotals>,
+}
+
+#[derive(Debug)]
+struct NodeTotals {
+    node: Node,
+    flat: i64,
+    cumulative: i64,
 }
 
 impl FunctionTotals {
@@ -148,8 +120,8 @@ impl FunctionTotals {
     ) -> impl Iterator<Item = (Cow<'d, str>, i64, i64)> {
         // Dropped frames and frames of unselected samples have no values.
         let rows = self.rows.iter();
-        let rows = rows.filter(|(_, flat, cumulative)| (*flat, *cumulative) != (0, 0));
-        rows.map(|(node, flat, cumulative)| (name(dictionary, *node), *flat, *cumulative))
+        let rows = rows.filter(|row| (row.flat, row.cumulative) != (0, 0));
+        rows.map(|row| (name(dictionary, row.node), row.flat, row.cumulative))
     }
 }
 
@@ -165,11 +137,11 @@ pub fn count<'p>(
     let mut total: i64 = 0;
     // Last stack in which each node was seen, so that recursion counts once.
     let mut seen: Vec<usize> = Vec::new();
-    let mut at = 0;
+    let mut stack_number = 0;
     for profile in profiles {
         let view = views.of(dictionary, profile, &mut notes);
         for (stack, value) in by_stack(profile, &mut total) {
-            at += 1;
+            stack_number += 1;
             let stack = dictionary.locations(stack);
             for location in stack {
                 view.add(dictionary, *location, selection, &mut nodes);
@@ -184,8 +156,8 @@ pub fn count<'p>(
             let mut leaf = true;
             let frames = stack
                 .iter()
-                .filter_map(|location| view.places.get(location));
-            for node in frames.flat_map(|place| &place.nodes) {
+                .filter_map(|location| view.locations.get(location));
+            for node in frames.flat_map(|location| &location.nodes) {
                 if *node >= seen.len() {
                     seen.resize(*node + 1, 0);
                 }
@@ -193,11 +165,11 @@ pub fn count<'p>(
                     continue;
                 };
                 if std::mem::take(&mut leaf) {
-                    row.1 = sum(row.1, value);
+                    row.flat = sum(row.flat, value);
                 }
-                if *seen != at {
-                    *seen = at;
-                    row.2 = sum(row.2, value);
+                if *seen != stack_number {
+                    *seen = stack_number;
+                    row.cumulative = sum(row.cumulative, value);
                 }
             }
         }
@@ -212,14 +184,14 @@ pub fn count<'p>(
 /// Sums the samples of each stack, so that a stack shared by many samples is walked once. Adds the absolute values
 /// to `total`.
 fn by_stack(profile: &Profile, total: &mut i64) -> Vec<(StackId, i128)> {
-    let mut places: HashMap<StackId, usize, RandomState> = HashMap::default();
+    let mut positions: HashMap<StackId, usize, RandomState> = HashMap::default();
     let mut stacks: Vec<(StackId, i128)> = Vec::new();
     for sample in profile.samples.iter() {
         let (value, _) = sample.total();
         *total = total.saturating_add(value.saturating_abs());
         let next = stacks.len();
-        let place = *places.entry(sample.key.stack).or_insert(next);
-        match stacks.get_mut(place) {
+        let position = *positions.entry(sample.key.stack).or_insert(next);
+        match stacks.get_mut(position) {
             Some((_, sum)) => *sum += i128::from(value),
             None => stacks.push((sample.key.stack, value.into())),
         }
@@ -233,10 +205,9 @@ fn sum(a: i64, b: i128) -> i64 {
     i64::try_from(bounded).unwrap_or_default()
 }
 
-/// Rows in columns: names, own values, and values including callees.
 #[derive(Debug, Default)]
 struct Nodes {
-    rows: Vec<(Node, i64, i64)>,
+    rows: Vec<NodeTotals>,
     by_node: HashMap<Node, usize, RandomState>,
 }
 
@@ -245,7 +216,11 @@ impl Nodes {
         let next = self.rows.len();
         let at = *self.by_node.entry(node).or_insert(next);
         if at == next {
-            self.rows.push((node, 0, 0));
+            self.rows.push(NodeTotals {
+                node,
+                flat: 0,
+                cumulative: 0,
+            });
         }
         at
     }
@@ -271,7 +246,7 @@ impl Views {
             });
             View {
                 pruning,
-                places: HashMap::default(),
+                locations: HashMap::default(),
             }
         };
         let entry = self.0.entry(profile.header.attributes);
@@ -283,7 +258,7 @@ impl Views {
 #[derive(Debug)]
 struct View {
     pruning: Option<Pruning>,
-    places: HashMap<LocationId, LocationView, RandomState>,
+    locations: HashMap<LocationId, LocationView, RandomState>,
 }
 
 #[derive(Debug)]
@@ -303,7 +278,7 @@ impl View {
         selection: &Selection,
         nodes: &mut Nodes,
     ) {
-        if self.places.contains_key(&id) {
+        if self.locations.contains_key(&id) {
             return;
         }
         let lines = dictionary.get_lines(dictionary.get_location(id).lines);
@@ -317,22 +292,24 @@ impl View {
         };
         let frames = frames(dictionary, id, lines).into_iter();
         let nodes = frames.map(|node| nodes.node(node)).collect();
-        let place = LocationView {
+        let location = LocationView {
             nodes,
             cut,
             selected,
         };
-        self.places.insert(id, place);
+        self.locations.insert(id, location);
     }
 
     fn cut(&self, id: LocationId) -> Cut {
-        self.places.get(&id).map_or(Cut::None, |place| place.cut)
+        self.locations
+            .get(&id)
+            .map_or(Cut::None, |location| location.cut)
     }
 
     fn selected(&self, stack: &[LocationId]) -> bool {
         let mut wanted = false;
-        for place in stack.iter().filter_map(|id| self.places.get(id)) {
-            match place.selected {
+        for location in stack.iter().filter_map(|id| self.locations.get(id)) {
+            match location.selected {
                 Some(false) => return false,
                 Some(true) => wanted = true,
                 None => {}

@@ -170,7 +170,7 @@ impl DetectorId {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hits {
     counts: [u32; DetectorId::COUNT],
-    /// One bit per detector with hits, so that the usual empty case is one comparison.
+    /// Bits, one per detector with hits, so that the usual empty case is one comparison.
     present: u64,
 }
 

@@ -190,7 +190,6 @@ fn docs_state_the_results_for_the_held_out_corpus() {
     check_docs("held out", &table, &wrong);
 }
 
-/// Returns the text after redaction.
 fn redacted(scanner: &Scanner, text: &str) -> String {
     match scanner.scan(text, &mut Hits::default()).unwrap() {
         ScanOutcome::Rewritten(text) => text,

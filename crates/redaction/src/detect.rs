@@ -1,4 +1,4 @@
-//! One matcher per detector. A matcher takes a candidate position, and returns the range of the hit at this position,
+//! Matchers, one per detector. A matcher takes a candidate position, and returns the range of the hit at this position,
 //! if any.
 //!
 //! Every matcher reads a bounded number of bytes around its position (or is called once per token), so that a scan

@@ -6,7 +6,7 @@
 /// Maximum size of a window in bytes.
 pub(super) const WINDOW: usize = 64;
 
-/// One bit per byte of a window, the first byte lowest.
+/// Bits, one per byte of a window, the first byte lowest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Masks {
     /// `0` to `9`.

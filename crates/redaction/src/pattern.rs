@@ -76,7 +76,6 @@ impl Pattern {
         Ok(Cow::Owned(output))
     }
 
-    /// Returns the range of the value of every match, in order.
     pub(super) fn values(&self, text: &str) -> Result<Vec<Range<usize>>, Unscannable> {
         let mut values = Vec::new();
         let mut left = self.most(text);

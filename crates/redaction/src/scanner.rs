@@ -265,7 +265,6 @@ impl Scanner {
         Ok(())
     }
 
-    /// Removes hits that are marks of an earlier redaction.
     fn remove_marks(&self, text: &str, hits: &mut Vec<Hit>) {
         if hits.is_empty() {
             return;

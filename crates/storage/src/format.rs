@@ -217,7 +217,6 @@ pub(super) fn segment_name(first: u64) -> String {
 /// Suffix of a segment that is not complete yet.
 pub(super) const UNFINISHED: &str = ".new";
 
-/// Parses the sequence number in the name of a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".segment")?;
     (digits.len() == 20).then(|| digits.parse().ok())?

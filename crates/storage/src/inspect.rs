@@ -11,7 +11,7 @@ use super::lock::Lock;
 use super::recovery::{Plan, Recovered, recover};
 use super::scan::{Found, Scan};
 
-/// LogContents of a log's directory.
+/// Contents of a log's directory.
 #[derive(Debug, Clone)]
 pub struct LogContents {
     /// Unacknowledged records, damage and bytes.

@@ -95,7 +95,6 @@ fn check_parts(user: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a user is neither the current user nor root.
 fn is_foreign(user: u32, owner: u32) -> bool {
     owner != user && owner != 0
 }

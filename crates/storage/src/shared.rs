@@ -34,7 +34,6 @@ pub(super) struct State {
     pub(super) segments: Segments,
     pub(super) waiting: VecDeque<Append>,
     pub(super) options: Options,
-    /// Number of the lease that reads.
     pub(super) lease: u64,
     /// Returned records, ordered by sequence number.
     pub(super) again: BTreeMap<u64, RecordLocation>,

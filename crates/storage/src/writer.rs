@@ -288,7 +288,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the blocks readable. Backlog readers are notified later.
+    /// Makes the blocks readable. Waiting readers are notified later.
     fn publish(&mut self, blocks: Vec<Block>) {
         let Some(active) = &mut self.active else {
             return;

@@ -127,7 +127,6 @@ impl<'data> Elf<'data> {
         BuildId::from_bytes(note).ok()
     }
 
-    /// Returns the Go build id.
     pub(super) fn go_build_id(&self) -> Option<&'data str> {
         const NT_GO_BUILD_ID: u32 = 4;
         std::str::from_utf8(self.note(b"Go", NT_GO_BUILD_ID)?).ok()

@@ -46,7 +46,7 @@ const QUEUE_LENGTH: usize = 4096;
 /// so that one sender with made-up build ids cannot fill it.
 const MAX_NEW_IDS: usize = 512;
 /// Maximum number of open symbol files. The files are mapped, so unused parts take no memory.
-const OPEN: usize = 1024;
+const MAX_OPEN: usize = 1024;
 /// Maximum bytes of symbol files verified for the first time during one lookup, which take some tens of milliseconds.
 /// Files beyond the maximum are handled like files to fetch.
 const MAX_VERIFIED_BYTES: u64 = 64 << 20;

@@ -16,7 +16,6 @@ pub(super) fn debug_link(elf: &Elf<'_>) -> Option<DebugLink> {
     read_debug_link(&elf.section_data(".gnu_debuglink").unwrap_or_default())
 }
 
-/// Returns the build id of the supplementary file of dwz.
 pub(super) fn supplementary_id(elf: &Elf<'_>) -> Option<BuildId> {
     read_supplementary_id(&elf.section_data(".gnu_debugaltlink").unwrap_or_default())
 }

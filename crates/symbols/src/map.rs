@@ -38,7 +38,7 @@ impl Deref for Map {
 
 #[allow(
     unsafe_code,
-    reason = "a mapping is only as good as its file; what could go wrong is said above, and nothing is believed that is read"
+    reason = "another process could change a mapped file; `Map` states the conditions under which files are mapped"
 )]
 mod memory {
     use std::fs::File;

@@ -1,4 +1,4 @@
-//! Breaches of HTTP: floods of frames, ambiguous requests, paths that lead elsewhere.
+//! Violations of HTTP: floods of frames, ambiguous requests, path traversal.
 
 use std::time::Duration;
 

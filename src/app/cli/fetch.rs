@@ -176,7 +176,7 @@ async fn refusal(response: Response<Incoming>, path: &str) -> String {
     }
     let body = read(response.into_body(), REASON).await;
     let body = body.map(|(bytes, _)| bytes).unwrap_or_default();
-    // The APIs of a collector say in JSON what to do.
+    // The APIs of a collector describe errors in JSON.
     let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
     if let Some(error) = json.as_ref().and_then(|json| json["error"].as_str()) {
         return printable(error);

@@ -94,7 +94,6 @@ pub(super) fn run(command: &Command, before: &Locations) -> Outcome {
     done.unwrap_or_else(|error| Outcome::failed(&error))
 }
 
-/// Returns the queue's name, from the name of its directory.
 fn name_of(directory: &Path) -> Result<QueueName, String> {
     let whole = directory
         .canonicalize()
@@ -147,7 +146,6 @@ fn inspect(directory: &Path, shape: Shape) -> Result<Outcome, String> {
     Ok(outcome)
 }
 
-/// Returns the time at which the oldest record was written.
 fn oldest(contents: &LogContents) -> Option<Timestamp> {
     let oldest = contents.found.oldest?;
     Timestamp::from_millisecond(oldest.try_into().ok()?).ok()

@@ -236,7 +236,6 @@ fn lookup(
     }
 }
 
-/// Opens a symbol file, or compiles one from a binary.
 fn open(path: &Path, companions: &Companions) -> Result<SymbolFile, String> {
     match SymbolFile::open(path) {
         Err(SymbolFileError::NotSymbolFile) => compiled(path, companions).map(|(file, _)| file),

@@ -27,7 +27,6 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 }
 
 impl Facts {
-    /// Returns the declared component of that kind and id.
     fn find(&self, kind: Kind, id: &ComponentId) -> Option<&Declared> {
         self.declared
             .iter()

@@ -44,7 +44,6 @@ impl Config {
     }
 }
 
-/// Masks secrets in all URLs.
 fn mask_urls(value: &mut Value) {
     match value {
         Value::String(text) => {

@@ -150,7 +150,6 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Returns the description of a property, or of its type.
     fn description(&self, property: &'s Value) -> String {
         let own = property.get("description").and_then(Value::as_str);
         let of_type = || {
@@ -319,7 +318,6 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// Returns the definition that a schema refers to.
 fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }

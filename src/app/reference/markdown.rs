@@ -162,7 +162,6 @@ impl Tables {
     }
 }
 
-/// Returns the default of a key in words.
 pub(super) fn default(key: &Key) -> String {
     match (&key.default, key.required) {
         (_, true) => "required".to_owned(),

@@ -160,7 +160,6 @@ impl MetricConfig {
     }
 }
 
-/// Returns the signal that a context belongs to.
 pub(super) fn signal_of(context: Context) -> Signal {
     let mut all = Signal::ALL.into_iter();
     all.find(|signal| context.is_of(*signal))

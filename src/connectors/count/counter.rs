@@ -192,7 +192,6 @@ impl Room {
     }
 }
 
-/// Converts an attribute to the value of a data point.
 fn of_point(found: AnyValue<'_>) -> Value {
     match found {
         AnyValue::Int(value) => Value::IntValue(value),
@@ -232,7 +231,7 @@ fn stated(value: &DefaultValue) -> Option<Value> {
 #[derive(Debug)]
 pub(super) struct Counter<'s> {
     section: &'s Section,
-    /// One for each metric of the section.
+    /// Counters, one for each metric of the section.
     counts: Vec<Counts>,
     /// Shared results for the resource, the scope, and the item that contains the counted element.
     known: [Vec<Known>; 3],

@@ -17,7 +17,6 @@ use tributary_ottl::path::Depth;
 use tributary_ottl::profile::{ProfileReader, dictionary, messages};
 use tributary_profiles::reindex::ProfileFault;
 
-/// Name of the scope of all metrics of this connector.
 const SCOPE_NAME: &str = "tributary/connector/count";
 
 const TOO_MUCH: &str = "the counts would repeat more bytes of resource and scope attributes than allowed for a \

@@ -178,7 +178,6 @@ impl Quantity {
     }
 }
 
-/// Dimension of a unit, and its size in the base unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     /// Nanoseconds.

@@ -18,7 +18,7 @@ use crate::component::{BuildContext, Outputs, Terminal};
 use crate::connectors::delivering::counted;
 use crate::pipeline::account::{Account, DropReason, Pending};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
+use crate::pipeline::buffer::{Buffer, BufferLifecycle, BufferingProcessor, Collected, Deliveries};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
@@ -52,15 +52,15 @@ pub(super) fn build(
         metrics: Metrics::new(&cx.id.to_string()),
         unknown: Unknown::new(&cx.id),
         account,
-        holding: Holding::new(next),
+        buffer: Buffer::new(next),
     });
     let mut entrances = Outputs::default();
     for signal in inputs {
-        entrances.set(*signal, Arc::new(Entrance(gatherer.clone())));
+        entrances.set(*signal, Arc::new(BufferEntrance(gatherer.clone())));
     }
     Terminal {
         inputs: entrances,
-        component: Box::new(Life::new(gatherer)),
+        component: Box::new(BufferLifecycle::new(gatherer)),
     }
 }
 
@@ -78,7 +78,7 @@ struct Gatherer {
     metrics: Metrics,
     unknown: Unknown,
     account: Account,
-    holding: Holding<Gathered, Window>,
+    buffer: Buffer<Gathered, Window>,
 }
 
 #[derive(Default)]
@@ -155,7 +155,7 @@ impl Gatherer {
         read: &mut Option<Read>,
         senders: &mut Senders,
     ) -> Result<Option<()>, Nack> {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -211,7 +211,7 @@ impl Gatherer {
         window.bytes += added.bytes;
         window.items += batch.items();
         let senders = std::mem::take(senders);
-        state.held += senders.held();
+        state.acknowledged += senders.held();
         window.senders.append(senders);
         let exceeded = window.permit.grow(added.bytes).is_err();
         if exceeded {
@@ -222,15 +222,15 @@ impl Gatherer {
             self.metrics.early.increment(1);
             let full = state.gathered.close().into_iter();
             full.for_each(|window| state.ready.push(window));
-            self.holding.wake();
+            self.buffer.wake();
         } else if new {
-            self.holding.wake();
+            self.buffer.wake();
         }
         Ok(Some(()))
     }
 }
 
-impl Holder for Gatherer {
+impl BufferingProcessor for Gatherer {
     type Gathered = Gathered;
     type Ready = Window;
 
@@ -240,12 +240,12 @@ impl Holder for Gatherer {
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Gathered, Window> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Gathered, Window> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         let (urgent, now) = (state.is_urgent(), Instant::now());
         let gathered = &mut state.gathered;
@@ -284,7 +284,7 @@ impl Holder for Gatherer {
         let held = senders.held();
         senders.became(points);
         self.became(items, points);
-        self.holding.became(held, senders.held());
+        self.buffer.became(held, senders.held());
         // The window is dropped only now: the budget charges the memory in use.
         drop(window);
         let mut outcome = Ok(());
@@ -295,7 +295,7 @@ impl Holder for Gatherer {
             if let Ok(permit) = self.budget.acquire(batch.bytes()) {
                 batch.hold(permit);
             }
-            let handed_on = self.holding.hand_on(batch, &mut senders);
+            let handed_on = self.buffer.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
         senders.report(&outcome);
@@ -311,9 +311,9 @@ impl Gatherer {
     }
 }
 
-struct Entrance(Arc<Gatherer>);
+struct BufferEntrance(Arc<Gatherer>);
 
-impl Consumer for Entrance {
+impl Consumer for BufferEntrance {
     fn consume(&self, mut batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let gatherer = &self.0;
@@ -323,7 +323,7 @@ impl Consumer for Entrance {
             let mut read = Some(read);
             let (mut senders, answer) = Senders::of(&mut batch, false);
             let take_in = || gatherer.take_in(&batch, &mut read, &mut senders);
-            gatherer.holding.retry_while_full(FULL, take_in).await?;
+            gatherer.buffer.retry_while_full(FULL, take_in).await?;
             drop(memory);
             // While the request waits, only its measurement stays in memory.
             drop(batch);
@@ -339,6 +339,6 @@ impl Consumer for Entrance {
     }
 
     fn request_flush(&self, reason: FlushReason) {
-        self.0.holding.request_flush(reason);
+        self.0.buffer.request_flush(reason);
     }
 }

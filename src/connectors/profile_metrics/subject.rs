@@ -20,7 +20,6 @@ pub(super) fn retained<K: AsRef<str>>(resource: Option<&Resource>, keys: &[K]) -
     resource.encode_to_vec()
 }
 
-/// Returns the service of a resource, in the same form.
 pub(super) fn service(resource: Option<&Resource>) -> Vec<u8> {
     retained(resource, &SERVICE)
 }

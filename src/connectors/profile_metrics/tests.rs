@@ -372,7 +372,6 @@ fn durations(count: u64, temporality: i32) -> Batch {
     of_scopes(&[("", "http.server.request.duration", point)], temporality)
 }
 
-/// Histograms of one service, each of a scope.
 fn of_scopes(all: &[(&str, &str, metrics::HistogramDataPoint)], temporality: i32) -> Batch {
     let metric = |name: &str, point: &metrics::HistogramDataPoint| metrics::Metric {
         name: name.to_owned(),

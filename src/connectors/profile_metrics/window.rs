@@ -12,7 +12,7 @@ use super::requests::Served;
 use super::series::Series;
 use super::subject::overflow;
 use crate::pipeline::batch::Batch;
-use crate::pipeline::holding;
+use crate::pipeline::buffer;
 use crate::pipeline::senders::Senders;
 use tributary_memory::Permit;
 
@@ -37,7 +37,7 @@ pub(super) struct Window {
     pub(super) others: Vec<Batch>,
 }
 
-impl holding::Bytes for Window {
+impl buffer::Buffered for Window {
     fn bytes(&self) -> usize {
         self.bytes
     }

@@ -23,7 +23,6 @@ use tributary_profiles::names::PROFILE_NAME;
 
 const SCOPE_NAME: &str = "tributary/connector/profile_metrics";
 
-/// Attribute with the name of a function, from the semantic conventions.
 const FUNCTION_NAME: &str = "code.function.name";
 /// Attribute with the metric name of the total that a share belongs to.
 const METRIC_NAME: &str = "profile.metric.name";
@@ -329,7 +328,6 @@ fn text(key: &str, value: &str) -> KeyValue {
     }
 }
 
-/// Returns a value in the unit of its metric.
 fn value(metric: &kinds::QuantityMetric, value: i128) -> f64 {
     match metric.is_time() {
         true => value as f64 / 1e9,

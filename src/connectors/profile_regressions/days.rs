@@ -7,7 +7,6 @@ use super::compare::{Change, Part, Thresholds, compare};
 use super::finding::Side;
 use super::shares::Shares;
 
-/// Hours in a day.
 const HOURS: u64 = 24;
 const MILLIS_PER_HOUR: u64 = 3_600_000;
 /// Memory of an hour, besides its windows.

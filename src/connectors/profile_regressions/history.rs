@@ -29,7 +29,6 @@ pub(super) struct Settings {
 pub(super) struct ClosedWindow {
     /// Start and end, in milliseconds since 1970.
     pub(super) times: (u64, u64),
-    /// Sums of each series by version.
     pub(super) series: HashMap<Arc<SeriesKey>, BTreeMap<Arc<str>, Sums>, RandomState>,
 }
 

@@ -17,7 +17,7 @@ use crate::component::{BuildContext, Outputs, Terminal};
 use crate::connectors::delivering::counted;
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding, Life};
+use crate::pipeline::buffer::{Buffer, BufferLifecycle, BufferingProcessor, Collected, Deliveries};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::{on_a_turn, on_a_turn_if_large};
 use crate::pipeline::{Consumer, FlushReason};
@@ -44,13 +44,13 @@ pub(super) fn build(config: &Config, cx: &BuildContext, next: Arc<dyn Consumer>)
         budget: cx.budget.clone(),
         metrics: Metrics::new(&cx.id.to_string()),
         account,
-        holding: Holding::new(next),
+        buffer: Buffer::new(next),
     });
     let mut inputs = Outputs::default();
-    inputs.set(Signal::Profiles, Arc::new(Entrance(observer.clone())));
+    inputs.set(Signal::Profiles, Arc::new(BufferEntrance(observer.clone())));
     Terminal {
         inputs,
-        component: Box::new(Life::new(observer)),
+        component: Box::new(BufferLifecycle::new(observer)),
     }
 }
 
@@ -64,7 +64,7 @@ struct Observer {
     budget: Arc<Budget>,
     metrics: Metrics,
     account: Account,
-    holding: Holding<Option<Window>, Window>,
+    buffer: Buffer<Option<Window>, Window>,
 }
 
 fn now() -> Duration {
@@ -102,7 +102,7 @@ impl Observer {
         for (reason, samples) in content.skipped {
             self.metrics.skipped(reason, samples);
         }
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
         }
@@ -120,7 +120,7 @@ impl Observer {
         drop(state);
         drop(memory);
         if is_new {
-            self.holding.wake();
+            self.buffer.wake();
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Observer {
     }
 }
 
-impl Holder for Observer {
+impl BufferingProcessor for Observer {
     type Gathered = Option<Window>;
     type Ready = Window;
 
@@ -157,12 +157,12 @@ impl Holder for Observer {
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Option<Window>, Window> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Option<Window>, Window> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         let now = Instant::now();
         // The window at the end of the connector's life is incomplete, and not compared.
@@ -193,7 +193,7 @@ impl Holder for Observer {
         let parts = crate::pipeline::split(Signal::Logs, &request, limit);
         let records = parts.iter().map(|(records, _)| records).sum::<usize>();
         self.account.received(records);
-        self.holding.became(0, records);
+        self.buffer.became(0, records);
         let mut senders = Senders::acknowledged(records);
         for (records, part) in parts.into_iter().filter(|(records, _)| *records > 0) {
             let mut batch = Batch::new(Signal::Logs, records, part);
@@ -202,14 +202,14 @@ impl Holder for Observer {
                 batch.hold(permit);
             }
             // A refusal that is not temporary is logged and counted.
-            let _ = self.holding.hand_on(batch, &mut senders).await;
+            let _ = self.buffer.hand_on(batch, &mut senders).await;
         }
     }
 }
 
-struct Entrance(Arc<Observer>);
+struct BufferEntrance(Arc<Observer>);
 
-impl Consumer for Entrance {
+impl Consumer for BufferEntrance {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let observer = &self.0;
@@ -229,6 +229,6 @@ impl Consumer for Entrance {
 
     /// Findings are passed on at once; only the next stages may hold some.
     fn request_flush(&self, reason: FlushReason) {
-        self.0.holding.next.consumer.request_flush(reason);
+        self.0.buffer.next.consumer.request_flush(reason);
     }
 }

@@ -58,7 +58,6 @@ struct Version {
     predecessor: Option<Arc<str>>,
     /// Number of comparisons so far.
     looks: usize,
-    /// Functions that were found.
     found: HashSet<(Arc<str>, Part)>,
 }
 

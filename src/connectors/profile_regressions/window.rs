@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::finding::SeriesKey;
 use super::history::ClosedWindow;
 use super::shares::{FunctionSum, SUM_BYTES};
-use crate::pipeline::holding;
+use crate::pipeline::buffer;
 use tributary_memory::Permit;
 
 /// Sums of one profile.
@@ -145,7 +145,7 @@ impl Window {
     }
 }
 
-impl holding::Bytes for Window {
+impl buffer::Buffered for Window {
     fn bytes(&self) -> usize {
         self.bytes
     }

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::config::FileRotation;
 
-/// Format of the time in names, as in the Collector.
+/// Format of the time in names, as in the Collector. Times with more or fewer decimals are read too.
 const FORMAT: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 const HOURS_PER_DAY: i64 = 24;
 
@@ -18,7 +18,7 @@ const HOURS_PER_DAY: i64 = 24;
 pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
     let mut time = Timestamp::now();
     loop {
-        let name = name(path, time, localtime);
+        let name = backup_name(path, time, localtime);
         // A file that another program creates between the two calls would be lost, which is very unlikely.
         if !name.try_exists()? {
             fs::rename(path, &name)?;
@@ -36,7 +36,7 @@ pub(super) fn set_aside(path: &Path, localtime: bool) -> io::Result<PathBuf> {
 ///
 /// The last error, if some files could not be deleted. All other files are deleted.
 pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
-    let (stem, extension) = split(path);
+    let (stem, extension) = split_extension(path);
     let mut backups = Vec::new();
     for entry in fs::read_dir(directory(path))? {
         let entry = entry?;
@@ -45,11 +45,11 @@ pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
             .to_str()
             .and_then(|name| name.strip_prefix(&stem)?.strip_prefix('-'))
             .and_then(|name| name.strip_suffix(&extension))
-            .and_then(|time| moment(time, rotation.localtime));
+            .and_then(|time| parse_time(time, rotation.localtime));
         backups.extend(time.map(|time| (time, entry.path())));
     }
     backups.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    let oldest = i64::try_from(rotation.max_days)
+    let expiry = i64::try_from(rotation.max_days)
         .ok()
         .filter(|days| *days > 0)
         .and_then(|days| days.checked_mul(HOURS_PER_DAY))
@@ -59,8 +59,8 @@ pub(super) fn prune(path: &Path, rotation: &FileRotation) -> io::Result<usize> {
         });
     let (mut deleted, mut outcome) = (0, Ok(()));
     for (at, (time, path)) in backups.iter().enumerate() {
-        let is_one_too_many = rotation.max_backups > 0 && at >= rotation.max_backups;
-        if is_one_too_many || oldest.is_some_and(|oldest| *time < oldest) {
+        let exceeds_maximum = rotation.max_backups > 0 && at >= rotation.max_backups;
+        if exceeds_maximum || expiry.is_some_and(|expiry| *time < expiry) {
             match fs::remove_file(path) {
                 Ok(()) => deleted += 1,
                 // Another process already deleted the file.
@@ -79,19 +79,19 @@ fn zone(localtime: bool) -> TimeZone {
     }
 }
 
-fn name(path: &Path, time: Timestamp, localtime: bool) -> PathBuf {
-    let (stem, extension) = split(path);
+fn backup_name(path: &Path, time: Timestamp, localtime: bool) -> PathBuf {
+    let (stem, extension) = split_extension(path);
     let time = time.to_zoned(zone(localtime));
     path.with_file_name(format!("{stem}-{}{extension}", time.strftime(FORMAT)))
 }
 
-fn moment(text: &str, localtime: bool) -> Option<Timestamp> {
+fn parse_time(text: &str, localtime: bool) -> Option<Timestamp> {
     let time = DateTime::strptime("%Y-%m-%dT%H-%M-%S%.f", text).ok()?;
     Some(time.to_zoned(zone(localtime)).ok()?.timestamp())
 }
 
 /// Splits a name into the name without its extension, and the extension with its dot.
-fn split(path: &Path) -> (String, String) {
+fn split_extension(path: &Path) -> (String, String) {
     let text =
         |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
     let extension = text(path.extension()).map_or_else(String::new, |text| format!(".{text}"));
@@ -123,7 +123,11 @@ mod tests {
     #[test]
     fn backup_name_has_time_before_extension() {
         let time: Timestamp = "2022-09-14T05:02:14.173Z".parse().unwrap();
-        let named = |path: &str| name(Path::new(path), time, false).display().to_string();
+        let named = |path: &str| {
+            backup_name(Path::new(path), time, false)
+                .display()
+                .to_string()
+        };
         assert_eq!(named("a/data.json"), "a/data-2022-09-14T05-02-14.173.json");
         assert_eq!(named("data"), "data-2022-09-14T05-02-14.173");
         let directory = TempDir::new().unwrap();
@@ -142,7 +146,7 @@ mod tests {
         let now = Timestamp::now();
         let day = SignedDuration::from_hours(24);
         for ago in 0..5 {
-            fs::write(name(&path, now - day * ago, false), "x").unwrap();
+            fs::write(backup_name(&path, now - day * ago, false), "x").unwrap();
         }
         for other in [
             "data.json",
@@ -167,8 +171,8 @@ mod tests {
         let directory = TempDir::new().unwrap();
         let path = directory.path().join("data.json");
         let long_ago = |days: i64| Timestamp::now() - SignedDuration::from_hours(24 * days);
-        fs::create_dir(name(&path, long_ago(10), false)).unwrap();
-        fs::write(name(&path, long_ago(20), false), "x").unwrap();
+        fs::create_dir(backup_name(&path, long_ago(10), false)).unwrap();
+        fs::write(backup_name(&path, long_ago(20), false), "x").unwrap();
         let rotation = FileRotation {
             max_days: 5,
             ..FileRotation::default()

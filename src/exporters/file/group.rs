@@ -104,7 +104,6 @@ impl Groups {
         Ok(found.groups)
     }
 
-    /// Returns the file that a resource names.
     fn file(&self, entry: &ResourceEntry<'_>, strings: &[&str]) -> Option<PathBuf> {
         let string = |at: i32| {
             let at = usize::try_from(at).ok()?;

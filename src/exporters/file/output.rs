@@ -1,4 +1,4 @@
-//! One output file, with its operations, which run one at a time.
+//! An output file, with its operations, which run one at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata, OpenOptions};

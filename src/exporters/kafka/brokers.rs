@@ -149,7 +149,6 @@ fn discard(client: Option<Client>) {
 const MAX_DELIVERY_TIME: Time = Time::from_secs(10);
 const END_CHECK_INTERVAL: Time = Time::from_millis(20);
 
-/// Time for a replaced client to deliver its remaining records.
 const LAST_DELIVERIES: Time = Time::from_secs(30);
 
 fn producer_settings(config: &Config) -> ClientConfig {

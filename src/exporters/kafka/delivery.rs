@@ -231,7 +231,7 @@ impl Unfinished {
     }
 }
 
-/// One attempt to send a batch.
+/// An attempt to send a batch.
 pub(super) struct Attempt {
     unfinished: Arc<Unfinished>,
     identity: Arc<Identity>,

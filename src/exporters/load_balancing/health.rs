@@ -31,9 +31,8 @@ enum State {
     },
 }
 
-/// Kind of access to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AccessKind {
     /// An ordinary request.
     Open,
     /// The single request that probes whether the member is available again.
@@ -49,10 +48,10 @@ impl Health {
     }
 
     /// Returns the kind of access for a request now. `alone` means that all other members failed,
-    /// which shortens the pause. A [`Way::Probe`] must end in one of the calls below.
-    pub(super) fn enter(&self, alone: bool) -> Option<Way> {
+    /// which shortens the pause. A [`AccessKind::Probe`] must end in one of the calls below.
+    pub(super) fn enter(&self, alone: bool) -> Option<AccessKind> {
         match &mut *self.lock() {
-            State::In => Some(Way::Open),
+            State::In => Some(AccessKind::Open),
             State::Out {
                 until,
                 early,
@@ -62,7 +61,7 @@ impl Health {
                 let end = if alone { *early } else { *until };
                 let admitted = !*probed && end <= Instant::now();
                 *probed |= admitted;
-                admitted.then_some(Way::Probe)
+                admitted.then_some(AccessKind::Probe)
             }
         }
     }
@@ -82,11 +81,11 @@ impl Health {
 
     /// Records a failure, with the retry delay that the member requested. Returns the length of the pause if the
     /// member was available before.
-    pub(super) fn failed(&self, way: Way, throttle: Option<Duration>) -> Option<Duration> {
+    pub(super) fn failed(&self, way: AccessKind, throttle: Option<Duration>) -> Option<Duration> {
         let mut state = self.lock();
         let failures = match *state {
             State::In => 1,
-            State::Out { failures, .. } if way == Way::Probe => failures.saturating_add(1),
+            State::Out { failures, .. } if way == AccessKind::Probe => failures.saturating_add(1),
             // The request was already in flight when another request failed.
             State::Out { .. } => return None,
         };
@@ -145,25 +144,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn failing_member_is_paused_longer_and_probed_once() {
         let health = Health::new(MemberBackoff::default());
-        assert_eq!(health.enter(false), Some(Way::Open));
-        let first = health.failed(Way::Open, None).unwrap();
+        assert_eq!(health.enter(false), Some(AccessKind::Open));
+        let first = health.failed(AccessKind::Open, None).unwrap();
         assert!((750..=1250).contains(&first.as_millis()), "{first:?}");
         for shortest in [0.75, 1.5, 3.0, 6.0, 12.0, 22.5, 22.5] {
             let pause = left_alone(&health, false).await.as_secs_f64();
             let longest = shortest / 0.75 * 1.25 + 0.02;
             assert!((shortest - 0.02..=longest).contains(&pause), "{pause}");
             assert_eq!(health.enter(false), None, "two requests ask");
-            assert_eq!(health.failed(Way::Probe, None), None);
+            assert_eq!(health.failed(AccessKind::Probe, None), None);
         }
         left_alone(&health, false).await;
         assert!(health.answered());
-        assert_eq!(health.enter(false), Some(Way::Open));
+        assert_eq!(health.enter(false), Some(AccessKind::Open));
     }
 
     #[tokio::test(start_paused = true)]
     async fn pauses_stay_short_without_alternatives() {
         let health = Health::new(MemberBackoff::default());
-        health.failed(Way::Open, None);
+        health.failed(AccessKind::Open, None);
         for _ in 0..8 {
             let said = health.pause();
             let pause = left_alone(&health, true).await;
@@ -171,30 +170,30 @@ mod tests {
                 pause <= Duration::from_millis(1260) && pause >= said,
                 "{pause:?}"
             );
-            health.failed(Way::Probe, None);
+            health.failed(AccessKind::Probe, None);
         }
         left_alone(&health, true).await;
-        health.failed(Way::Probe, Some(Duration::from_secs(60)));
+        health.failed(AccessKind::Probe, Some(Duration::from_secs(60)));
         assert!(left_alone(&health, true).await >= Duration::from_secs(60));
         // Delays that overflow the clock or would strand the member are capped.
-        health.failed(Way::Probe, Some(Duration::MAX));
+        health.failed(AccessKind::Probe, Some(Duration::MAX));
         assert!(left_alone(&health, true).await <= LONGEST_ASKED);
     }
 
     #[tokio::test(start_paused = true)]
     async fn concurrent_failures_count_once() {
         let health = Health::new(MemberBackoff::default());
-        assert!(health.failed(Way::Open, None).is_some());
-        assert_eq!(health.failed(Way::Open, None), None);
+        assert!(health.failed(AccessKind::Open, None).is_some());
+        assert_eq!(health.failed(AccessKind::Open, None), None);
         assert!(left_alone(&health, false).await <= Duration::from_millis(1260));
     }
 
     #[tokio::test(start_paused = true)]
     async fn unused_probe_passes_to_next_request() {
         let health = Health::new(MemberBackoff::default());
-        health.failed(Way::Open, None);
+        health.failed(AccessKind::Open, None);
         left_alone(&health, false).await;
         health.unknown();
-        assert_eq!(health.enter(false), Some(Way::Probe));
+        assert_eq!(health.enter(false), Some(AccessKind::Probe));
     }
 }

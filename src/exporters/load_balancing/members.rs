@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::config::{MemberBackoff, check_address};
-use super::health::{Health, Way};
+use super::health::{AccessKind, Health};
 use super::metrics::{MemberMetrics, ResolverMetrics};
 use super::protocol::Otlp;
 use super::rendezvous::seed;
@@ -33,12 +33,11 @@ const FIRST_RESOLUTION: Duration = Duration::from_secs(5);
 pub(super) struct Members {
     current: ArcSwap<Vec<Arc<Member>>>,
     resolved: watch::Sender<bool>,
-    maker: Maker,
+    maker: MemberSettings,
     metrics: ResolverMetrics,
 }
 
-/// Settings that all members share.
-pub(super) struct Maker {
+pub(super) struct MemberSettings {
     pub(super) id: ComponentId,
     pub(super) otlp: Otlp,
     pub(super) tls: Option<RotatingClient>,
@@ -65,11 +64,11 @@ pub(super) struct Member {
 pub(super) struct Admission {
     pub(super) member: Arc<Member>,
     signal: Signal,
-    way: Way,
+    way: AccessKind,
 }
 
 impl Members {
-    pub(super) fn new(maker: Maker, metrics: ResolverMetrics) -> Self {
+    pub(super) fn new(maker: MemberSettings, metrics: ResolverMetrics) -> Self {
         Members {
             current: ArcSwap::default(),
             resolved: watch::Sender::new(false),
@@ -184,7 +183,7 @@ impl Members {
     }
 }
 
-impl Maker {
+impl MemberSettings {
     fn make(&self, address: &str) -> Result<Member, String> {
         check_address(address)?;
         let config = self.otlp.at(address);
@@ -269,7 +268,7 @@ impl Admission {
         Admission {
             member: member.clone(),
             signal,
-            way: Way::Open,
+            way: AccessKind::Open,
         }
     }
 
@@ -281,7 +280,7 @@ impl Admission {
     ) -> Result<Outcome, SendError> {
         let (member, signal) = (&*self.member, self.signal);
         let health = member.health(signal);
-        let _load = Load::new(&member.load, requests.len() as u64);
+        let _load = BytesInFlight::new(&member.load, requests.len() as u64);
         let began = Instant::now();
         let outcome = member.attempt(signal, items, requests).await;
         member.metrics.ended(outcome.is_ok(), began.elapsed());
@@ -322,7 +321,7 @@ impl Admission {
 impl Drop for Admission {
     /// Has no effect after an outcome.
     fn drop(&mut self) {
-        if self.way == Way::Probe {
+        if self.way == AccessKind::Probe {
             self.member.health(self.signal).unknown();
         }
     }
@@ -335,16 +334,16 @@ pub(super) fn is_members_trouble(error: &SendError) -> bool {
 }
 
 /// Bytes in flight, until dropped.
-struct Load<'a>(&'a AtomicU64, u64);
+struct BytesInFlight<'a>(&'a AtomicU64, u64);
 
-impl<'a> Load<'a> {
+impl<'a> BytesInFlight<'a> {
     fn new(load: &'a AtomicU64, bytes: u64) -> Self {
         load.fetch_add(bytes, Relaxed);
-        Load(load, bytes)
+        BytesInFlight(load, bytes)
     }
 }
 
-impl Drop for Load<'_> {
+impl Drop for BytesInFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Relaxed);
     }

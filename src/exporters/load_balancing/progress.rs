@@ -69,7 +69,6 @@ impl<'a> Attempt<'a> {
         self.progress.left.iter().flatten().cloned().collect()
     }
 
-    /// Replaces the remaining parts by the shares that are sent.
     pub(super) fn replace(&mut self, shares: impl Iterator<Item = Work>) {
         self.progress.left = shares.map(Some).collect();
     }
@@ -97,12 +96,12 @@ impl<'a> Attempt<'a> {
             return;
         };
         let search = progress.members.entry(member).or_default();
-        let work = OfSignal(self.signal, work);
+        let work = SignalWork(self.signal, work);
         match search.refused(work, error.fault, Some(self.budget)) {
             Ok(parts) => progress
                 .left
-                .extend(parts.into_iter().map(|OfSignal(_, part)| Some(part))),
-            Err(OfSignal(_, work)) => progress.give_up(&work, error),
+                .extend(parts.into_iter().map(|SignalWork(_, part)| Some(part))),
+            Err(SignalWork(_, work)) => progress.give_up(&work, error),
         }
     }
 
@@ -154,21 +153,20 @@ impl Progress {
     }
 }
 
-/// Work of one signal, before it is split.
-struct OfSignal(Signal, Work);
+struct SignalWork(Signal, Work);
 
-impl Divisible for OfSignal {
+impl Divisible for SignalWork {
     fn bytes_to_halve(&mut self, fault: Fault) -> usize {
-        let OfSignal(signal, work) = self;
+        let SignalWork(signal, work) = self;
         split::bytes_to_halve(*signal, work.items, &work.requests, false, fault)
     }
 
     fn halve(self, fault: Fault) -> Result<Parts<Self>, Self> {
-        let OfSignal(signal, work) = &self;
+        let SignalWork(signal, work) = &self;
         match split::halve(*signal, work.items, &work.requests, false, fault) {
             Some(parts) => Ok(parts
                 .into_iter()
-                .map(|(items, requests)| OfSignal(*signal, Work { items, requests }))
+                .map(|(items, requests)| SignalWork(*signal, Work { items, requests }))
                 .collect()),
             None => Err(self),
         }

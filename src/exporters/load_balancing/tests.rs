@@ -67,7 +67,7 @@ impl Cluster {
         config.protocol.otlp.tls.insecure = true;
         config.protocol.otlp.compression = crate::exporters::otlp_grpc::GrpcCompression::None;
         let id: tributary_config::ComponentId = "load_balancing".parse().unwrap();
-        let maker = Maker {
+        let maker = MemberSettings {
             id: id.clone(),
             otlp: config.protocol.otlp.clone(),
             tls: None,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::memory::Memory;
 use super::part::Part;
 use super::partition::Key;
-use super::shelf::{BATCH_BYTES, FILE_BYTES, Limits, Open, SHARE_BYTES, Shelf};
+use super::signal_files::{BATCH_BYTES, FILE_BYTES, Limits, Open, SHARE_BYTES, SignalFiles};
 use super::table::{GROUP_ENTRIES, Layout, Partition, Sink, Table, TableKind};
 use super::ticket::{Share, Ticket};
 
@@ -24,7 +24,7 @@ pub(super) struct Step {
 }
 
 /// Work to do after rows were added.
-pub(super) struct Todo {
+pub(super) struct FollowUp {
     pub(super) begun: bool,
     /// Files with complete row groups.
     pub(super) write: Vec<Arc<Part>>,
@@ -37,8 +37,8 @@ pub(super) struct Todo {
 
 /// Accepts the rows of one step of a batch. A step has at most as many partitions as there may be
 /// open files. If the batch turns out to be invalid, the files with some of its rows are discarded.
-pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
-    shelf: S,
+pub(super) struct Adding<'a, S: DerefMut<Target = SignalFiles>> {
+    signal_files: S,
     layout: &'a Arc<Layout>,
     memory: &'a Arc<Memory>,
     ticket: &'a Arc<Ticket>,
@@ -55,10 +55,10 @@ pub(super) struct Adding<'a, S: DerefMut<Target = Shelf>> {
     opened: Vec<Key>,
 }
 
-impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
+impl<'a, S: DerefMut<Target = SignalFiles>> Adding<'a, S> {
     /// Begins a step of the batch of `ticket`.
     pub(super) fn new(
-        shelf: S,
+        signal_files: S,
         layout: &'a Arc<Layout>,
         memory: &'a Arc<Memory>,
         ticket: &'a Arc<Ticket>,
@@ -66,7 +66,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         step: Step,
     ) -> Self {
         Adding {
-            shelf,
+            signal_files,
             layout,
             memory,
             ticket,
@@ -87,18 +87,18 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
 
     /// Ends the step after all its rows were offered. The batch takes `bytes` of memory and `room`
     /// in the queue while it waits.
-    pub(super) fn done(mut self, bytes: usize, room: usize) -> Todo {
+    pub(super) fn done(mut self, bytes: usize, room: usize) -> FollowUp {
         let limits = self.limits;
         let opened = self.opened.iter();
-        let opened = opened.filter_map(|key| Some(self.shelf.open.get(key)?.part.clone()));
-        let mut todo = Todo {
+        let opened = opened.filter_map(|key| Some(self.signal_files.open.get(key)?.part.clone()));
+        let mut todo = FollowUp {
             begun: !self.opened.is_empty(),
             write: Vec::new(),
             opened: opened.collect(),
             overflow_rows: 0,
         };
         for (key, before) in &self.shared {
-            let open = self.shelf.open.get(key);
+            let open = self.signal_files.open.get(key);
             let rows = open.map_or(0, |open| open.table.rows());
             todo.overflow_rows += rows.saturating_sub(*before);
         }
@@ -107,7 +107,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
         let share = bytes / files;
         let now = Instant::now();
         for key in std::mem::take(&mut self.touched) {
-            let Some(open) = self.shelf.open.get_mut(&key) else {
+            let Some(open) = self.signal_files.open.get_mut(&key) else {
                 continue;
             };
             open.tickets.push((self.ticket.clone(), self.step.number));
@@ -134,7 +134,7 @@ impl<'a, S: DerefMut<Target = Shelf>> Adding<'a, S> {
     }
 }
 
-impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
+impl<S: DerefMut<Target = SignalFiles>> Sink for Adding<'_, S> {
     // Independent of the open files and of free memory, so that a repeated batch has the same rows in
     // each step.
     fn admits(&mut self, partition: &Partition, bytes: usize) -> Option<usize> {
@@ -147,7 +147,7 @@ impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
                 return None;
             }
             let (most, window) = (self.limits.most_partitions, self.limits.interval);
-            let place = self.shelf.partitions.place(partition, most, window);
+            let place = self.signal_files.partitions.place(partition, most, window);
             self.partitions.insert(partition.clone(), place);
         }
         Some(left)
@@ -176,13 +176,13 @@ impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
             self.touched.insert(key.clone());
             if is_shared {
                 self.ticket.overflows();
-                let open = self.shelf.open.get(&key);
+                let open = self.signal_files.open.get(&key);
                 let rows = open.map_or(0, |open| open.table.rows());
                 self.shared.push((key.clone(), rows));
             }
         }
         let (layout, memory, opened) = (self.layout, self.memory, &mut self.opened);
-        let Shelf { count, open, .. } = &mut *self.shelf;
+        let SignalFiles { count, open, .. } = &mut *self.signal_files;
         let open = open.entry(key);
         let open = open.or_insert_with_key(|key| {
             opened.push(key.clone());
@@ -206,12 +206,12 @@ impl<S: DerefMut<Target = Shelf>> Sink for Adding<'_, S> {
     }
 }
 
-impl<S: DerefMut<Target = Shelf>> Drop for Adding<'_, S> {
+impl<S: DerefMut<Target = SignalFiles>> Drop for Adding<'_, S> {
     fn drop(&mut self) {
-        let shelf = &mut *self.shelf;
+        let signal_files = &mut *self.signal_files;
         let touched = self.touched.drain();
-        shelf
+        signal_files
             .spoiled
-            .extend(touched.filter_map(|key| shelf.open.remove(&key)));
+            .extend(touched.filter_map(|key| signal_files.open.remove(&key)));
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
-use super::early::Early;
+use super::early::EarlyReason;
 use super::files::{Files, MAX_FINISHING_FILES};
 use super::memory::Charge;
 use super::relief::Relief;
-use super::shelf::BATCH_BYTES;
+use super::signal_files::BATCH_BYTES;
 use crate::pipeline::batch::Code;
 use crate::queue::{Encoded, Fault, SendError};
 use tributary_otlp::Signal;
@@ -103,19 +103,19 @@ impl Files {
         }
         let mut largest = None;
         for signal in Signal::ALL {
-            let shelf = self.shelf(signal).await;
-            let of_shelf = shelf
+            let signal_files = self.signal_files(signal).await;
+            let of_signal = signal_files
                 .largest()
                 .map(|(size, key)| (size, signal, key.clone()));
             largest = largest
                 .into_iter()
-                .chain(of_shelf)
+                .chain(of_signal)
                 .max_by_key(|(size, ..)| *size);
         }
         if let Some((_, signal, key)) = largest {
-            let open = self.shelf(signal).await.take(&key);
+            let open = self.signal_files(signal).await.take(&key);
             open.into_iter()
-                .for_each(|open| self.finish(open, Some(Early::Memory)));
+                .for_each(|open| self.finish(open, Some(EarlyReason::Memory)));
         }
     }
 
@@ -126,23 +126,23 @@ impl Files {
         if self.finishing.load(Relaxed) >= MAX_FINISHING_FILES {
             return;
         }
-        let mut shelf = self.shelf(signal).await;
-        if !self.relief(signal).must_close(shelf.room(), queue) {
+        let mut signal_files = self.signal_files(signal).await;
+        if !self.relief(signal).must_close(signal_files.room(), queue) {
             return;
         }
         let open = match queue.is_stored {
             // Segments of the log are released when all their records are acknowledged, and each
             // segment has records of all services.
-            true => shelf.take_all(),
+            true => signal_files.take_all(),
             false => {
-                let roomiest = shelf.roomiest().cloned();
-                let open = roomiest.and_then(|key| shelf.take(&key));
+                let largest_in_queue = signal_files.largest_in_queue().cloned();
+                let open = largest_in_queue.and_then(|key| signal_files.take(&key));
                 open.into_iter().collect()
             }
         };
-        drop(shelf);
+        drop(signal_files);
         open.into_iter()
-            .for_each(|open| self.finish(open, Some(Early::Queue)));
+            .for_each(|open| self.finish(open, Some(EarlyReason::Queue)));
     }
 
     pub(super) fn relief(&self, signal: Signal) -> &Relief {
@@ -154,21 +154,21 @@ impl Files {
         while self.open.get() > self.setup.limits.most_open {
             let mut idlest = None;
             for signal in Signal::ALL {
-                let shelf = self.shelf(signal).await;
-                let of_shelf = shelf
+                let signal_files = self.signal_files(signal).await;
+                let of_signal = signal_files
                     .idlest()
                     .map(|(touched, key)| (touched, signal, key.clone()));
                 idlest = idlest
                     .into_iter()
-                    .chain(of_shelf)
+                    .chain(of_signal)
                     .min_by_key(|(touched, ..)| *touched);
             }
             let Some((_, signal, key)) = idlest else {
                 return;
             };
-            let open = self.shelf(signal).await.take(&key);
+            let open = self.signal_files(signal).await.take(&key);
             open.into_iter()
-                .for_each(|open| self.finish(open, Some(Early::Files)));
+                .for_each(|open| self.finish(open, Some(EarlyReason::Files)));
         }
     }
 }

@@ -307,7 +307,7 @@ impl Config {
 
 /// Maximum number of parts of one upload in S3 and in Google Cloud Storage:
 /// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html>.
-const MOST_PARTS: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
@@ -326,12 +326,12 @@ impl Validate for Config {
         }
         if let Some(store) = &*self.object_store {
             problems.within("object_store", store);
-            let most = store.part_size.0.saturating_mul(MOST_PARTS);
+            let most = store.part_size.0.saturating_mul(MAX_PARTS);
             // The row group that exceeds the size is still written as a whole.
             let most = ByteSize(most.saturating_sub(self.row_group.max_bytes.0));
             if self.rotation.max_bytes > most {
                 let reason = format!(
-                    "must be at most {most}: an object has at most {MOST_PARTS} parts of {} \
+                    "must be at most {most}: an object has at most {MAX_PARTS} parts of {} \
                      (`object_store.part_size`), and one row group may exceed the size. Lower this, or raise \
                      `object_store.part_size`",
                     store.part_size

@@ -7,21 +7,23 @@ use tributary_config::ComponentId;
 
 /// Reason why a file is finished before it is full or old enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Early {
+pub(super) enum EarlyReason {
     Memory,
     Files,
     Queue,
 }
 
-impl Early {
+impl EarlyReason {
     /// Returns the reason for log messages, and the setting that avoids it.
     pub(super) fn explanation(self) -> &'static str {
         match self {
-            Early::Memory => {
+            EarlyReason::Memory => {
                 "`max_memory` is used up. Raise it, or set `sending_queue.storage`, which keeps requests on disk"
             }
-            Early::Files => "`max_open_files` is reached. Raise it, or use `partition_by: hour`",
-            Early::Queue => {
+            EarlyReason::Files => {
+                "`max_open_files` is reached. Raise it, or use `partition_by: hour`"
+            }
+            EarlyReason::Queue => {
                 "`sending_queue` is three quarters full. Raise its `queue_size`, or lower `rotation.interval`"
             }
         }
@@ -55,12 +57,12 @@ impl Metrics {
         }
     }
 
-    pub(super) fn early(&self, why: Early) -> &Counter {
+    pub(super) fn early(&self, why: EarlyReason) -> &Counter {
         let [memory, files, queue] = &self.early;
         match why {
-            Early::Memory => memory,
-            Early::Files => files,
-            Early::Queue => queue,
+            EarlyReason::Memory => memory,
+            EarlyReason::Files => files,
+            EarlyReason::Queue => queue,
         }
     }
 

@@ -9,14 +9,14 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
-use super::adding::Todo;
-use super::early::{Early, Metrics};
+use super::adding::FollowUp;
+use super::early::{EarlyReason, Metrics};
 use super::manifest::Manifest;
 use super::memory::Memory;
 use super::part::Part;
 use super::place::{Place, PlaceError};
 use super::relief::{QueueRoom, Relief};
-use super::shelf::{Ending, Limits, Open, OpenFiles, Shelf};
+use super::signal_files::{Ending, Limits, Open, OpenFiles, SignalFiles};
 use super::table::Layout;
 use super::ticket::PartialDeliveries;
 use crate::pipeline::batch::Code;
@@ -49,9 +49,9 @@ pub(super) struct Setup {
 /// All unfinished files of an exporter.
 pub(super) struct Files {
     pub(super) setup: Setup,
-    /// One shelf for each signal. A shelf is locked while rows are made; other batches wait without
+    /// Open files, by signal. They are locked while rows are made; other batches wait without
     /// occupying a thread.
-    shelves: [Arc<Mutex<Shelf>>; 4],
+    by_signal: [Arc<Mutex<SignalFiles>>; 4],
     pub(super) open: OpenFiles,
     pub(super) partial: Arc<PartialDeliveries>,
     pub(super) metrics: Metrics,
@@ -85,7 +85,7 @@ impl Files {
         Arc::new(Files {
             metrics: Metrics::new(&setup.id),
             setup,
-            shelves: Signal::ALL.map(|_| Arc::new(Mutex::new(Shelf::new(&open)))),
+            by_signal: Signal::ALL.map(|_| Arc::new(Mutex::new(SignalFiles::new(&open)))),
             open,
             partial: Arc::default(),
             finishing: AtomicUsize::new(0),
@@ -105,7 +105,7 @@ impl Files {
 
     /// Writes complete row groups. If the batch needs more files than may be open, finishes the
     /// files that the batch opened.
-    pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: Todo, needs_files: bool) {
+    pub(super) async fn write(self: &Arc<Self>, signal: Signal, todo: FollowUp, needs_files: bool) {
         for part in todo.write {
             let Setup {
                 place,
@@ -115,7 +115,7 @@ impl Files {
             } = &self.setup;
             let written = part.write(place, layout, memory).await;
             if written.is_err() || self.is_full(&part) {
-                let open = self.shelf(signal).await.take_part(&part);
+                let open = self.signal_files(signal).await.take_part(&part);
                 open.into_iter().for_each(|open| self.finish(open, None));
             }
         }
@@ -123,9 +123,9 @@ impl Files {
         // Shared partitions leave room for further files.
         let is_full = needs_files && self.open.get() >= self.setup.limits.most_open;
         for part in todo.opened.into_iter().filter(|_| is_full) {
-            let open = self.shelf(signal).await.take_part(&part);
+            let open = self.signal_files(signal).await.take_part(&part);
             let open = open.into_iter();
-            open.for_each(|open| self.finish(open, Some(Early::Files)));
+            open.for_each(|open| self.finish(open, Some(EarlyReason::Files)));
         }
         if todo.begun {
             self.close_surplus().await;
@@ -172,16 +172,16 @@ impl Files {
             let now = Instant::now();
             let mut next: Option<Instant> = None;
             for signal in Signal::ALL {
-                let mut shelf = self.shelf(signal).await;
+                let mut signal_files = self.signal_files(signal).await;
                 let ending = self.ending.get().map(|since| Ending {
                     since: *since,
                     is_busy: self.taking.load(Relaxed) > 0,
                 });
-                let due = shelf.take_due(now, limits, ending);
-                let next_due = shelf.next_due(limits, ending);
+                let due = signal_files.take_due(now, limits, ending);
+                let next_due = signal_files.next_due(limits, ending);
                 // Files with partial batches of clients that disconnected in the meantime.
-                let spoiled = shelf.take_spoiled();
-                drop(shelf);
+                let spoiled = signal_files.take_spoiled();
+                drop(signal_files);
                 self.give_up(spoiled);
                 due.into_iter().for_each(|open| self.finish(open, None));
                 next = next.into_iter().chain(next_due).min();
@@ -202,7 +202,6 @@ impl Files {
         self.changed.notify_one();
     }
 
-    /// Returns the room that a batch takes in the queue.
     pub(super) fn room_of(&self, batch: &Encoded) -> usize {
         self.setup.queue.map_or(0, |queue| queue.taken_by(batch))
     }
@@ -247,10 +246,10 @@ impl Files {
         line.clone().lock_owned().await
     }
 
-    pub(super) async fn shelf(&self, signal: Signal) -> OwnedMutexGuard<Shelf> {
+    pub(super) async fn signal_files(&self, signal: Signal) -> OwnedMutexGuard<SignalFiles> {
         #[allow(clippy::indexing_slicing, reason = "there is one for each signal")]
-        let shelf = &self.shelves[signal.index()];
-        shelf.clone().lock_owned().await
+        let signal_files = &self.by_signal[signal.index()];
+        signal_files.clone().lock_owned().await
     }
 }
 
@@ -260,16 +259,16 @@ pub(super) fn unreadable(reason: &str) -> SendError {
 }
 
 /// A batch whose rows are being made.
-pub(super) struct Taking<'a>(&'a Files);
+pub(super) struct BatchInProgress<'a>(&'a Files);
 
-impl<'a> Taking<'a> {
+impl<'a> BatchInProgress<'a> {
     pub(super) fn new(files: &'a Files) -> Self {
         files.taking.fetch_add(1, Relaxed);
-        Taking(files)
+        BatchInProgress(files)
     }
 }
 
-impl Drop for Taking<'_> {
+impl Drop for BatchInProgress<'_> {
     fn drop(&mut self) {
         self.0.taking.fetch_sub(1, Relaxed);
         if self.0.ending.get().is_some() {

@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::spawn_blocking;
 use tracing::{error, warn};
 
-use super::early::Early;
+use super::early::EarlyReason;
 use super::files::{Counted, Files, Setup};
 use super::part::{Finished, Part};
 use super::place::PlaceError;
-use super::shelf::{Closed, Open};
+use super::signal_files::{Closed, Open};
 use crate::pipeline::batch::Code;
 use crate::queue::SendError;
 
 impl Files {
-    pub(super) fn finish(self: &Arc<Self>, open: Open, early: Option<Early>) {
+    pub(super) fn finish(self: &Arc<Self>, open: Open, early: Option<EarlyReason>) {
         if let Some(early) = early {
             self.metrics.early(early).increment(1);
             self.log_early(early);
@@ -51,7 +51,7 @@ impl Files {
         });
     }
 
-    fn log_early(&self, early: Early) {
+    fn log_early(&self, early: EarlyReason) {
         #[allow(clippy::indexing_slicing, reason = "there is one for each reason")]
         let log = &self.early[early as usize];
         if let Some(suppressed) = log.admit() {

@@ -90,7 +90,7 @@ impl Memory {
     pub(super) async fn turn(self: &Arc<Self>, bytes: usize) -> Turn {
         // The semaphore is never closed.
         let encoder = self.encoders.clone().acquire_owned().await.ok();
-        let mut permit = self.budget.for_output();
+        let mut permit = self.budget.output_permit();
         let bytes = bytes.max(self.per_encoder());
         loop {
             let freed = self.freed();
@@ -128,7 +128,7 @@ impl Memory {
         rows: usize,
     ) -> Option<Charge> {
         let limit = self.limit() - self.per_encoder() * *ENCODERS;
-        let mut permit = self.budget.for_output();
+        let mut permit = self.budget.output_permit();
         permit.grow(copied.saturating_add(rows)).ok()?;
         let needed = self.needed(held, copied, rows);
         let fits = |used: usize| {
@@ -151,7 +151,10 @@ impl Memory {
 
     /// Whether the process's budget could ever have so many bytes for rows.
     pub(super) fn may_fit(&self, rows: usize) -> bool {
-        rows <= self.budget.limit().saturating_add(self.budget.reserve())
+        rows <= self
+            .budget
+            .limit()
+            .saturating_add(self.budget.output_reserve())
     }
 
     /// Returns empty memory for reading a request.
@@ -168,7 +171,7 @@ impl Memory {
     /// Returns an empty share for rows and other memory that the process's budget does not count
     /// elsewhere.
     pub(super) fn rows(self: &Arc<Self>) -> Charge {
-        self.charge(Some(self.budget.for_output()))
+        self.charge(Some(self.budget.output_permit()))
     }
 
     /// Returns the bytes that will be released soon, by files being finished and row groups being

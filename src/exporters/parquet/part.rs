@@ -1,4 +1,4 @@
-//! One file from its first row group to its final name.
+//! A file from its first row group to its final name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

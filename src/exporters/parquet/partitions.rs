@@ -21,7 +21,6 @@ pub(super) struct Partitions {
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// Time at which each partition last had rows.
     last: HashMap<Partition, Instant>,
     /// Time of the last removal of partitions without rows.
     cleared: Option<Instant>,

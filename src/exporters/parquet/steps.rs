@@ -10,10 +10,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 
-use super::adding::{Adding, Step, Todo};
+use super::adding::{Adding, FollowUp, Step};
 use super::closing::Reserved;
 use super::files::{Files, unreadable};
-use super::shelf::Shelf;
+use super::signal_files::SignalFiles;
 use super::table::{self, Partition, RowError, Sink, Table, TableKind};
 use super::ticket::Ticket;
 use crate::queue::{Encoded, SendError};
@@ -22,9 +22,9 @@ use tributary_otlp::Requests;
 /// Progress of a batch after a step.
 pub(super) enum Ended {
     /// All rows are in files.
-    Complete(Todo),
+    Complete(FollowUp),
     /// The batch has rows for further steps. The flag: it needs more files than may be open.
-    More(Todo, bool),
+    More(FollowUp, bool),
     /// No more rows come from the batch: it cannot be read, or there was no memory.
     Failed(SendError),
 }
@@ -35,7 +35,7 @@ pub(super) struct Steps {
     batch: Encoded,
     ticket: Arc<Ticket>,
     /// Shelf and memory for the next step.
-    room: Option<(OwnedMutexGuard<Shelf>, Reserved)>,
+    room: Option<(OwnedMutexGuard<SignalFiles>, Reserved)>,
     /// Whether the rows of the first step are in files already.
     has_first: bool,
 }
@@ -50,12 +50,12 @@ pub(super) fn first_step(batch: &Encoded) -> usize {
 }
 
 impl Steps {
-    /// Starts at the first row of the batch, with the shelf of its signal and memory for its rows.
+    /// Starts at the first row of the batch, with the open files of its signal and memory for its rows.
     pub(super) fn new(
         files: Arc<Files>,
         batch: &Encoded,
         ticket: &Arc<Ticket>,
-        shelf: OwnedMutexGuard<Shelf>,
+        signal_files: OwnedMutexGuard<SignalFiles>,
         reserved: Reserved,
         has_first: bool,
     ) -> Self {
@@ -63,7 +63,7 @@ impl Steps {
             files,
             batch: batch.clone(),
             ticket: ticket.clone(),
-            room: Some((shelf, reserved)),
+            room: Some((signal_files, reserved)),
             has_first,
         }
     }
@@ -97,13 +97,13 @@ impl Steps {
             has_more: None,
             failed: None,
         };
-        if let Some((shelf, reserved)) = room.take() {
+        if let Some((signal_files, reserved)) = room.take() {
             let first = Step {
                 number: 0,
                 admitted: first_step(batch),
                 is_written: *has_first,
             };
-            stepping.begin(shelf, reserved, first);
+            stepping.begin(signal_files, reserved, first);
         }
         let setup = &files.setup;
         let requests = batch.chunks.iter().cloned().collect::<Requests>();
@@ -139,22 +139,27 @@ struct Stepping<'s> {
     /// Runtime to wait on between two steps; without it there is only one step.
     runtime: Option<Handle>,
     step: usize,
-    current: Option<(Adding<'s, OwnedMutexGuard<Shelf>>, Reserved)>,
+    current: Option<(Adding<'s, OwnedMutexGuard<SignalFiles>>, Reserved)>,
     /// Set if there is a further step: whether it needs more files than may be open.
     has_more: Option<bool>,
     failed: Option<SendError>,
 }
 
 impl Stepping<'_> {
-    fn begin(&mut self, shelf: OwnedMutexGuard<Shelf>, reserved: Reserved, step: Step) {
+    fn begin(
+        &mut self,
+        signal_files: OwnedMutexGuard<SignalFiles>,
+        reserved: Reserved,
+        step: Step,
+    ) {
         let setup = &self.files.setup;
         let (layout, memory, limits) = (&setup.layout, &setup.memory, &setup.limits);
-        let adding = Adding::new(shelf, layout, memory, self.ticket, limits, step);
+        let adding = Adding::new(signal_files, layout, memory, self.ticket, limits, step);
         self.current = Some((adding, reserved));
     }
 
-    /// Releases the shelf.
-    fn end(&mut self) -> Option<Todo> {
+    /// Releases the files of the signal.
+    fn end(&mut self) -> Option<FollowUp> {
         let (adding, reserved) = self.current.take()?;
         // From now on, the tables account for the memory of the rows.
         drop(reserved);
@@ -183,17 +188,17 @@ impl Stepping<'_> {
         let room = runtime.block_on(async {
             files.write(batch.signal, todo, needs_files).await;
             let reserved = files.make_room(batch, admitted).await?;
-            Ok((files.shelf(batch.signal).await, reserved))
+            Ok((files.signal_files(batch.signal).await, reserved))
         });
         match room {
-            Ok((shelf, reserved)) => {
+            Ok((signal_files, reserved)) => {
                 self.step += 1;
                 let step = Step {
                     number: self.step,
                     admitted,
                     is_written: false,
                 };
-                self.begin(shelf, reserved, step);
+                self.begin(signal_files, reserved, step);
                 true
             }
             Err(error) => {

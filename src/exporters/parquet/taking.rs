@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
-use super::files::{Files, LARGE_BATCH, Taking, unreadable};
+use super::files::{BatchInProgress, Files, LARGE_BATCH, unreadable};
 use super::steps::{Ended, Steps, first_step};
 use super::ticket::Ticket;
 use crate::queue::{Encoded, LaterOutcome, SendError};
@@ -16,16 +16,22 @@ impl Files {
     /// # Errors
     /// If no row of the batch is in any file.
     pub(super) async fn take(self: &Arc<Self>, batch: &Encoded) -> Result<LaterOutcome, SendError> {
-        let _taking = Taking::new(self);
+        let _taking = BatchInProgress::new(self);
         let (ticket, outcome) = Ticket::new(&batch.identity, &self.partial);
         let mut is_large = batch.bytes() > LARGE_BATCH;
         let mut has_first = false;
         loop {
             let ended = match self.make_room(batch, first_step(batch)).await {
                 Ok(reserved) => {
-                    let shelf = self.shelf(batch.signal).await;
-                    let mut steps =
-                        Steps::new(self.clone(), batch, &ticket, shelf, reserved, has_first);
+                    let signal_files = self.signal_files(batch.signal).await;
+                    let mut steps = Steps::new(
+                        self.clone(),
+                        batch,
+                        &ticket,
+                        signal_files,
+                        reserved,
+                        has_first,
+                    );
                     let ended = match is_large {
                         true => spawn_blocking(move || steps.all()).await,
                         false => Ok(steps.first()),
@@ -46,7 +52,7 @@ impl Files {
                     continue;
                 }
                 Ended::Failed(error) => {
-                    let spoiled = self.shelf(batch.signal).await.take_spoiled();
+                    let spoiled = self.signal_files(batch.signal).await.take_spoiled();
                     self.give_up(spoiled);
                     if !ticket.has_rows() {
                         return Err(error);

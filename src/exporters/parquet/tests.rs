@@ -441,10 +441,14 @@ fn limits(most_open: usize) -> Limits {
 
 /// Continues with the next step whenever one is full, and finishes the opened files.
 struct Stepping<'s> {
-    shelf: Arc<tokio::sync::Mutex<shelf::Shelf>>,
-    adding: Option<adding::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>>,
-    begin: &'s dyn Fn(usize) -> adding::Adding<'s, tokio::sync::OwnedMutexGuard<shelf::Shelf>>,
-    count: shelf::OpenFiles,
+    signal_files: Arc<tokio::sync::Mutex<signal_files::SignalFiles>>,
+    adding: Option<adding::Adding<'s, tokio::sync::OwnedMutexGuard<signal_files::SignalFiles>>>,
+    begin:
+        &'s dyn Fn(
+            usize,
+        )
+            -> adding::Adding<'s, tokio::sync::OwnedMutexGuard<signal_files::SignalFiles>>,
+    count: signal_files::OpenFiles,
     step: usize,
     asked: usize,
     /// The rows of each file, by step.
@@ -455,9 +459,9 @@ impl Stepping<'_> {
     fn end(&mut self) {
         let todo = self.adding.take().unwrap().done(1000, 0);
         assert!(self.count.get() <= 4, "{}", self.count.get());
-        let mut shelf = self.shelf.try_lock().unwrap();
+        let mut signal_files = self.signal_files.try_lock().unwrap();
         let opened = todo.opened.iter().map(|part| {
-            shelf.take_part(part).unwrap().close();
+            signal_files.take_part(part).unwrap().close();
             part.rows()
         });
         self.rows.push(opened.collect());
@@ -490,24 +494,26 @@ fn batch_for_many_files_is_read_once_with_bounded_open_files() {
     let layout = Arc::new(Layout::new(&Config::default().layout_options()));
     let memory = Memory::new(1 << 30, &tributary_memory::Budget::new(1 << 30));
     let (ticket, _outcome) = ticket::Ticket::new(&Arc::default(), &Arc::default());
-    let (count, limits) = (shelf::OpenFiles::default(), limits(4));
-    let shelf = Arc::new(tokio::sync::Mutex::new(shelf::Shelf::new(&count)));
+    let (count, limits) = (signal_files::OpenFiles::default(), limits(4));
+    let signal_files = Arc::new(tokio::sync::Mutex::new(signal_files::SignalFiles::new(
+        &count,
+    )));
     // Hours repeat within their step and in later steps.
     let hours = [0, 1, 0, 1, 2, 3, 0, 4, 5, 4, 0, 6, 7, 8, 9, 9];
     let records: Vec<(&str, u64)> = hours.iter().map(|hour| ("a", *hour)).collect();
     let request = logs(&records).into_wire().to_bytes();
     let begin = |number| {
-        let shelf = shelf.clone().try_lock_owned().unwrap();
+        let signal_files = signal_files.clone().try_lock_owned().unwrap();
         let step = adding::Step {
             number,
             admitted: 1 << 20,
             is_written: false,
         };
-        adding::Adding::new(shelf, &layout, &memory, &ticket, &limits, step)
+        adding::Adding::new(signal_files, &layout, &memory, &ticket, &limits, step)
     };
     let read = || {
         let mut stepping = Stepping {
-            shelf: shelf.clone(),
+            signal_files: signal_files.clone(),
             adding: Some(begin(0)),
             begin: &begin,
             count: count.clone(),

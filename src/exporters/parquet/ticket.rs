@@ -42,7 +42,6 @@ struct State {
 /// failed. When such a batch is retried, its finished shares are skipped.
 pub(super) type PartialDeliveries = crate::queue::PartialDeliveries<Finished>;
 
-/// The shares of a batch in finished files.
 type Finished = HashSet<Share>;
 
 impl Ticket {
@@ -83,12 +82,10 @@ impl Ticket {
         self.lock().has_overflow = true;
     }
 
-    /// Records that a file has the share.
     pub(super) fn written(&self, share: Share) {
         self.lock().written.insert(share);
     }
 
-    /// Records that the file with the share is finished.
     pub(super) fn finished(&self, share: Share) {
         self.lock().finished.insert(share);
     }

@@ -145,9 +145,9 @@ async fn request_without_memory_is_refused_before_decoding() {
     let terminal = built(&config(&directory, ""), &host);
     let store = host.profile_stores.get("profile_store").unwrap();
     assert_eq!(store.options().max_memory, LEAST_MEMORY);
-    let held = host.budget.for_output();
+    let held = host.budget.output_permit();
     let mut held = held;
-    held.grow(host.budget.limit() + host.budget.reserve() - 100)
+    held.grow(host.budget.limit() + host.budget.output_reserve() - 100)
         .unwrap();
     let refused = send(&terminal, batch("main;a 1\n", 0)).await.unwrap_err();
     assert!(refused.retryable, "{refused:?}");

@@ -154,7 +154,6 @@ impl Config {
             })
     }
 
-    /// Whether a resource attribute becomes a label of all series.
     pub(super) fn is_resource_label(&self, key: &str) -> bool {
         let labels = &self.resource_constant_labels;
         if labels.is_given() {

@@ -13,7 +13,7 @@ const REMEMBERED_NANOS: u64 = 5_000_000_000;
 
 /// The end times of the last deltas of a series, in nanoseconds since 1970.
 #[derive(Debug, Clone)]
-pub(super) struct Ends {
+pub(super) struct EndTimes {
     /// Ascending end times. A few are stored in place, because a separate vector would take half as
     /// much memory again.
     known: SmallVec<[u64; MIN_END_TIMES]>,
@@ -21,10 +21,10 @@ pub(super) struct Ends {
     forgotten: u64,
 }
 
-impl Ends {
+impl EndTimes {
     /// Starts with a delta that ended at `end`.
     pub(super) fn new(end: u64) -> Self {
-        Ends {
+        EndTimes {
             known: smallvec![end],
             forgotten: 0,
         }
@@ -60,7 +60,7 @@ impl Ends {
             return 0;
         }
         let next = (self.known.len() + 1).next_power_of_two() * size_of::<u64>();
-        (size_of::<Ends>() + next).saturating_sub(self.bytes())
+        (size_of::<EndTimes>() + next).saturating_sub(self.bytes())
     }
 
     /// Returns the memory in bytes.
@@ -69,7 +69,7 @@ impl Ends {
             true => self.known.capacity() * size_of::<u64>(),
             false => 0,
         };
-        size_of::<Ends>() + apart
+        size_of::<EndTimes>() + apart
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn late_delta_counts_once_and_too_old_delta_never() {
-        let mut ends = Ends::new(50 * SECOND);
+        let mut ends = EndTimes::new(50 * SECOND);
         for (end, expected) in [
             (50, false),
             (60, true),
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn memory_of_remembered_deltas_is_bounded() {
-        let mut ends = Ends::new(1);
+        let mut ends = EndTimes::new(1);
         assert!((1..500).all(|number| ends.admit(2 * number)));
         assert!((1..500).all(|number| ends.admit(2 * number + 1)));
         assert_eq!(ends.known.len(), 999);
@@ -109,7 +109,7 @@ mod tests {
         assert!((1000..1025).all(|end| ends.admit(end)));
         assert!(ends.growth() > 0 && ends.bytes() <= before + most.max(8 * MAX_END_TIMES));
         assert!((1025..5000).all(|end| ends.admit(end)));
-        assert!(ends.bytes() <= size_of::<Ends>() + MAX_END_TIMES * size_of::<u64>());
+        assert!(ends.bytes() <= size_of::<EndTimes>() + MAX_END_TIMES * size_of::<u64>());
         // Later, a few end times are enough.
         assert!((100..1200).all(|seconds| ends.admit(seconds * SECOND)));
         assert!(!ends.admit(1190 * SECOND) && !ends.admit(50 * SECOND));

@@ -16,13 +16,12 @@ pub(super) struct Exponential {
     pub(super) scale: i32,
     pub(super) zero_count: u64,
     pub(super) zero_threshold: f64,
-    pub(super) positive: Side,
-    pub(super) negative: Side,
+    pub(super) positive: SignBuckets,
+    pub(super) negative: SignBuckets,
 }
 
-/// The buckets of one sign.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Side {
+pub(super) struct SignBuckets {
     /// Number of the first bucket.
     pub(super) offset: i32,
     pub(super) counts: Vec<u64>,
@@ -44,8 +43,8 @@ impl Exponential {
             scale: scale.min(HIGHEST_SCALE),
             zero_count: point.zero_count(),
             zero_threshold: if threshold > 0.0 { threshold } else { 0.0 },
-            positive: Side::read(point.positive(), scale)?,
-            negative: Side::read(point.negative(), scale)?,
+            positive: SignBuckets::read(point.positive(), scale)?,
+            negative: SignBuckets::read(point.negative(), scale)?,
         };
         read.shrink();
         let inside = read.inside()?;
@@ -130,7 +129,7 @@ impl Exponential {
     }
 }
 
-impl Side {
+impl SignBuckets {
     /// Returns the memory of the buckets in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.counts.capacity() * size_of::<u64>()
@@ -138,13 +137,13 @@ impl Side {
 
     fn read(buckets: Option<Buckets<'_>>, scale: i32) -> Option<Self> {
         let Some(buckets) = buckets else {
-            return Some(Side::default());
+            return Some(SignBuckets::default());
         };
         let by = (scale - HIGHEST_SCALE).max(0);
         let (first, mut number) = (buckets.offset(), i64::from(buckets.offset()));
         // Exponents of doubles range from -1074 to 1024.
         let range = (1075.0 * f64::exp2(f64::from(scale))).ceil() as i64;
-        let mut side = Side {
+        let mut side = SignBuckets {
             offset: first >> by,
             counts: Vec::new(),
         };
@@ -205,14 +204,14 @@ impl Side {
     }
 
     /// Whether the merged side would have an acceptable number of buckets.
-    fn fits(&self, other: &Side) -> bool {
+    fn fits(&self, other: &SignBuckets) -> bool {
         let (first, end) = self.range(other);
         end - first <= BUCKETS as i64
     }
 
     /// Returns the number of the first bucket of both sides, and the number after the last bucket.
-    fn range(&self, other: &Side) -> (i64, i64) {
-        let end = |side: &Side| i64::from(side.offset) + side.counts.len() as i64;
+    fn range(&self, other: &SignBuckets) -> (i64, i64) {
+        let end = |side: &SignBuckets| i64::from(side.offset) + side.counts.len() as i64;
         match (self.counts.is_empty(), other.counts.is_empty()) {
             (true, _) => (other.offset.into(), end(other)),
             (_, true) => (self.offset.into(), end(self)),
@@ -223,7 +222,7 @@ impl Side {
         }
     }
 
-    fn add(&mut self, other: &Side) {
+    fn add(&mut self, other: &SignBuckets) {
         if other.counts.is_empty() {
             return;
         }
@@ -250,14 +249,14 @@ const BUCKETS: usize = 1024;
 mod tests {
     use super::*;
 
-    fn side(offset: i32, counts: &[u64]) -> Side {
-        Side {
+    fn side(offset: i32, counts: &[u64]) -> SignBuckets {
+        SignBuckets {
             offset,
             counts: counts.to_vec(),
         }
     }
 
-    fn histogram(scale: i32, positive: Side) -> Exponential {
+    fn histogram(scale: i32, positive: SignBuckets) -> Exponential {
         Exponential {
             sum: Some(1.0),
             scale,

@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::kind::Kind;
-use super::labels::{Labels, Packed, Unfit};
+use super::labels::{LabelError, Labels, Packed};
 use super::naming::Name;
 use super::room::Room;
 use super::slot::{Place, Point, Rejection, Slot};
@@ -87,8 +87,8 @@ impl Series {
         labels
             .pack(attributes, place.origin, within, packed)
             .map_err(|unfit| match unfit {
-                Unfit::TooMany => Rejection::NoRoom,
-                Unfit::TooLong => Rejection::Invalid,
+                LabelError::TooMany => Rejection::NoRoom,
+                LabelError::TooLong => Rejection::Invalid,
             })?;
         let hash = packed.hash.wrapping_add(place.origin.hash);
         let (slots, labels, packed) = (&self.slots, &self.labels, &self.packed);
@@ -102,7 +102,6 @@ impl Series {
         }
     }
 
-    /// Returns the series in a range of slots.
     pub(super) fn slots(&self, range: Range<usize>) -> impl Iterator<Item = &Slot> {
         let end = range.end.min(self.slots.len());
         let slots = self.slots.get(range.start.min(end)..end);

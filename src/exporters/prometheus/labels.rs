@@ -49,7 +49,7 @@ pub(super) struct Packed {
 
 /// Reason why the labels of a point cannot be packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum LabelError {
     /// The metric has too many label names, or there is no room for another.
     TooMany,
     /// A key is too long.
@@ -77,7 +77,7 @@ impl Labels {
         origin: &Origin,
         (namer, room): (&Namer, &Room),
         packed: &mut Packed,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), LabelError> {
         let mut found: SmallVec<[(u16, &'a str, Cow<'a, str>); 16]> = SmallVec::new();
         for (at, attribute) in attributes.enumerate() {
             let (key, value) = (attribute.key(), attribute.value());
@@ -147,9 +147,9 @@ impl Labels {
         self.bytes
     }
 
-    fn take(&mut self, bytes: usize, room: &Room) -> Result<(), Unfit> {
+    fn take(&mut self, bytes: usize, room: &Room) -> Result<(), LabelError> {
         if !room.take(0, bytes) {
-            return Err(Unfit::TooMany);
+            return Err(LabelError::TooMany);
         }
         self.bytes += bytes;
         Ok(())
@@ -162,7 +162,7 @@ impl Labels {
         key: &str,
         namer: &Namer,
         room: &Room,
-    ) -> Result<Option<u16>, Unfit> {
+    ) -> Result<Option<u16>, LabelError> {
         if let Some(name) = self.names.get(at)
             && !key.is_empty()
             && *name.key == *key
@@ -173,10 +173,10 @@ impl Labels {
             return Ok(*number);
         }
         if key.len() > LONGEST_KEY {
-            return Err(Unfit::TooLong);
+            return Err(LabelError::TooLong);
         }
         if self.by_key.len() >= NAMES {
-            return Err(Unfit::TooMany);
+            return Err(LabelError::TooMany);
         }
         self.take(KEY_BYTES + key.len(), room)?;
         let number = match namer.label(key) {
@@ -192,19 +192,19 @@ impl Labels {
 
     /// Returns the number of a name. Names that differ only in their full spelling are the same
     /// name, with the first spelling.
-    fn named(&mut self, label: &str, key: &str, room: &Room) -> Result<u16, Unfit> {
+    fn named(&mut self, label: &str, key: &str, room: &Room) -> Result<u16, LabelError> {
         let name = Name::of_label(label);
         let known = self
             .names
             .iter()
             .position(|known| known.name.escaped == name.escaped);
         if let Some(known) = known {
-            return u16::try_from(known).map_err(|_| Unfit::TooMany);
+            return u16::try_from(known).map_err(|_| LabelError::TooMany);
         }
         if self.names.len() >= NAMES {
-            return Err(Unfit::TooMany);
+            return Err(LabelError::TooMany);
         }
-        let number = u16::try_from(self.names.len()).map_err(|_| Unfit::TooMany)?;
+        let number = u16::try_from(self.names.len()).map_err(|_| LabelError::TooMany)?;
         self.take(size_of::<LabelName>() + 2 * label.len() + key.len(), room)?;
         self.names.push(LabelName {
             key: key.into(),

@@ -1,9 +1,9 @@
-//! Names of metrics and labels, as the Collector's `prometheus` exporter makes them.
+//! Names of metrics and labels, as in the Collector's `prometheus` exporter.
 //!
-//! The rules are those of "Prometheus and OpenMetrics Compatibility" in OpenTelemetry's specification, as far as they
-//! go, and those of Prometheus' `otlptranslator`, version 1.0, where they do not. Underscores in names of labels stay
-//! as they are, first ones and double ones, as in the Collector since its gate `PermissiveLabelSanitization` is on by
-//! default.
+//! The rules are "Prometheus and OpenMetrics Compatibility" of OpenTelemetry's specification and,
+//! for all other cases, Prometheus' `otlptranslator`, version 1.0. Underscores in names of labels
+//! stay, also leading and double ones, as in the Collector since its gate
+//! `PermissiveLabelSanitization` is on by default.
 
 use std::borrow::Cow;
 
@@ -183,7 +183,6 @@ impl Namer {
         }
     }
 
-    /// Returns the unchanged name with its suffixes at the end.
     fn suffixed(&self, name: &str, unit: &str, suffix: Suffix, with: bool) -> String {
         let mut made = match self.namespace.as_str() {
             "" => name.to_owned(),

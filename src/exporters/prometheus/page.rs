@@ -1,8 +1,8 @@
 //! The page, written while it is sent.
 //!
 //! The page is the body of the response: each time the connection can take more, some hundred
-//! series are written. A page of any size therefore takes little memory, a slow client delays
-//! nothing else, and no lock is held while waiting.
+//! series are written. A page of any size therefore takes little memory, a slow client delays no
+//! other client, and no lock is held while waiting.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

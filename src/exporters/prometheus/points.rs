@@ -11,15 +11,14 @@ use tributary_otlp::view::{
     AnyValue, Attribute, Data, Message, Metric, Number, NumberPoint, View, attribute,
 };
 
-/// `AggregationTemporality`.
+/// Values of `AggregationTemporality` in metrics.proto.
 const DELTA: i32 = 1;
 const CUMULATIVE: i32 = 2;
 /// Bit of `DataPointFlags` that ends the series.
 const NO_RECORDED_VALUE: u64 = 1;
 
-/// Common properties of the points of a metric.
 #[derive(Clone, Copy)]
-pub(super) struct Nature {
+pub(super) struct PointProperties {
     pub(super) kind: Kind,
     pub(super) suffix: Suffix,
     delta: bool,
@@ -27,8 +26,8 @@ pub(super) struct Nature {
 }
 
 /// Returns the properties of a metric; `None` without an aggregation temporality.
-pub(super) fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
-    let nature = |kind, temporality, monotonic| {
+pub(super) fn point_properties(metric: &Metric<'_>, data: &Data<'_>) -> Option<PointProperties> {
+    let with = |kind, temporality, monotonic| {
         let delta = match temporality {
             DELTA => true,
             CUMULATIVE => false,
@@ -40,7 +39,7 @@ pub(super) fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
             (Kind::Gauge, Data::Gauge { .. }) => Suffix::Ratio,
             _ => Suffix::None,
         };
-        Some(Nature {
+        Some(PointProperties {
             kind,
             suffix,
             delta,
@@ -52,32 +51,36 @@ pub(super) fn nature(metric: &Metric<'_>, data: &Data<'_>) -> Option<Nature> {
             let original = attribute(metric.metadata(), "prometheus.type");
             let unknown = matches!(original, Some(AnyValue::String("unknown")));
             let kind = if unknown { Kind::Unknown } else { Kind::Gauge };
-            nature(kind, CUMULATIVE, false)
+            with(kind, CUMULATIVE, false)
         }
         Data::Sum {
             temporality,
             monotonic: true,
             ..
-        } => nature(Kind::Counter, *temporality, true),
-        Data::Sum { temporality, .. } => nature(Kind::Gauge, *temporality, false),
+        } => with(Kind::Counter, *temporality, true),
+        Data::Sum { temporality, .. } => with(Kind::Gauge, *temporality, false),
         Data::Histogram { temporality, .. } | Data::ExponentialHistogram { temporality, .. } => {
-            nature(Kind::Histogram, *temporality, true)
+            with(Kind::Histogram, *temporality, true)
         }
-        Data::Summary { .. } => nature(Kind::Summary, CUMULATIVE, true),
+        Data::Summary { .. } => with(Kind::Summary, CUMULATIVE, true),
     }
 }
 
 /// Converts a point of a gauge or a sum.
-pub(super) fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Point, Rejection> {
+pub(super) fn number_point(
+    point: &NumberPoint<'_>,
+    properties: PointProperties,
+) -> Result<Point, Rejection> {
     let (mut start, mut time, mut flags, mut value, mut exemplars) = (0, 0, 0, None, Vec::new());
     for field in Fields::new(point.message().encoded()).map_while(Result::ok) {
+        // Field numbers of `NumberDataPoint` in metrics.proto.
         match (field.number, field.value) {
             (2, Field::Fixed64(nanoseconds)) => start = nanoseconds,
             (3, Field::Fixed64(nanoseconds)) => time = nanoseconds,
             (4, Field::Fixed64(bits)) => value = Some(Number::Double(f64::from_bits(bits))),
             (6, Field::Fixed64(bits)) => value = Some(Number::Int(bits.cast_signed())),
             (8, Field::Varint(bits)) => flags = bits,
-            (5, Field::Bytes(exemplar)) if nature.kind == Kind::Counter => {
+            (5, Field::Bytes(exemplar)) if properties.kind == Kind::Counter => {
                 let exemplar = view::Exemplar::view(Message::new(exemplar));
                 exemplars.extend(Exemplar::read(&exemplar));
             }
@@ -91,7 +94,7 @@ pub(super) fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Po
                 Number::Double(value) => value < 0.0,
                 Number::Int(value) => value < 0,
             };
-            if negative && nature.delta && nature.monotonic {
+            if negative && properties.delta && properties.monotonic {
                 return Err(Rejection::Invalid);
             }
             Some(Value::of_number(value))
@@ -104,15 +107,15 @@ pub(super) fn number_point(point: &NumberPoint<'_>, nature: Nature) -> Result<Po
         time,
         value,
         exemplars,
-        delta: nature.delta,
+        delta: properties.delta,
     })
 }
 
-/// Converts a point of any other metric; `read` is only called if there is a value.
-pub(super) fn made<'a>(
+/// Converts a point of a histogram or summary. `value` is called only if the point has a value.
+pub(super) fn distribution_point<'a>(
     (start, time): (u64, u64),
     flags: u32,
-    nature: Nature,
+    properties: PointProperties,
     exemplars: impl Iterator<Item = view::Exemplar<'a>>,
     value: impl FnOnce() -> Option<Value>,
 ) -> Result<Point, Rejection> {
@@ -127,7 +130,7 @@ pub(super) fn made<'a>(
         exemplars: exemplars
             .filter_map(|exemplar| Exemplar::read(&exemplar))
             .collect(),
-        delta: nature.delta,
+        delta: properties.delta,
     })
 }
 

@@ -4,7 +4,7 @@
 //! Field numbers are those of `metrics.proto` in Prometheus' `client_model`.
 
 use super::exemplar::Exemplar;
-use super::exponential::{Exponential, Side};
+use super::exponential::{Exponential, SignBuckets};
 use super::family::Family;
 use super::kind::Kind;
 use super::labels::Labels;
@@ -249,7 +249,7 @@ impl Protobuf {
 /// Returns the buckets in Prometheus' form: spans of adjacent buckets (gap before the span, and
 /// length), and the difference of each count to the previous one. Gaps of up to two buckets are
 /// cheaper as empty buckets than as a new span.
-fn sparse(side: &Side) -> (Vec<(i64, u64)>, Vec<i64>) {
+fn sparse(side: &SignBuckets) -> (Vec<(i64, u64)>, Vec<i64>) {
     let mut spans: Vec<(i64, u64)> = Vec::new();
     let mut deltas = Vec::with_capacity(side.counts.len());
     let (mut before, mut empty) = (0_i64, 0_i64);
@@ -339,13 +339,13 @@ mod tests {
 
     #[test]
     fn buckets_become_spans_and_differences() {
-        let side = Side {
+        let side = SignBuckets {
             offset: -3,
             counts: vec![5, 0, 7, 0, 0, 0, 1, 4],
         };
         let (spans, deltas) = sparse(&side);
         assert_eq!(spans, [(-2, 3), (3, 2)]);
         assert_eq!(deltas, [5, -5, 7, -6, 3]);
-        assert_eq!(sparse(&Side::default()), (vec![], vec![]));
+        assert_eq!(sparse(&SignBuckets::default()), (vec![], vec![]));
     }
 }

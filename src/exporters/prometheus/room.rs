@@ -71,8 +71,7 @@ impl Room {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    /// Updates the metrics.
-    pub(super) fn show(&self) {
+    pub(super) fn update_metrics(&self) {
         self.series_held.set(self.series.load(Relaxed) as f64);
         self.bytes_held.set(self.bytes.load(Relaxed) as f64);
     }
@@ -89,7 +88,7 @@ impl Room {
         let bytes = self.bytes.load(Relaxed);
         permit.shrink_to(bytes.next_multiple_of(STEP));
         drop(permit);
-        self.show();
+        self.update_metrics();
     }
 
     /// Whether the permit covers `bytes`, or can be enlarged to. The permit is at most half of the

@@ -1,8 +1,8 @@
-//! One series of a family, and the points that it accepts.
+//! A series of a family, and the points that it accepts.
 
 use std::sync::Arc;
 
-use super::ends::Ends;
+use super::ends::EndTimes;
 use super::exemplar::{self, Exemplar};
 use super::labels::Labels;
 use super::naming::Namer;
@@ -10,7 +10,6 @@ use super::origin::Origin;
 use super::room::Room;
 use super::value::{Invalid, Sum, Value};
 
-/// One series.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) labels: Box<[u8]>,
@@ -24,7 +23,7 @@ pub(super) struct Slot {
     #[allow(clippy::box_collection)]
     pub(super) exemplars: Option<Box<Vec<Exemplar>>>,
     /// End times of the deltas, from the second delta on.
-    pub(super) ends: Option<Box<Ends>>,
+    pub(super) ends: Option<Box<EndTimes>>,
     /// Time of the last point, in ticks of the table.
     pub(super) seen: u32,
     /// Number of the last scrape when the series began. That scrape skips the series, because it
@@ -131,18 +130,19 @@ impl Slot {
         let growth = self
             .ends
             .as_ref()
-            .map_or(size_of::<Ends>(), |ends| ends.growth());
+            .map_or(size_of::<EndTimes>(), |ends| ends.growth());
         if !room.take(0, growth) {
             return Err(Rejection::NoRoom);
         }
         let (last, before) = (self.time, self.size().1);
-        let ends = self.ends.get_or_insert_with(|| Box::new(Ends::new(last)));
+        let ends = self
+            .ends
+            .get_or_insert_with(|| Box::new(EndTimes::new(last)));
         let is_new = ends.admit(end);
         room.give(0, (before + growth).saturating_sub(self.size().1));
         is_new.then_some(()).ok_or(Rejection::OutOfOrder)
     }
 
-    /// Adds a delta. Returns whether the value continues the previous one.
     pub(super) fn add(&mut self, delta: Value, room: &Room) -> Result<bool, Rejection> {
         match self.value.add(delta) {
             Ok(Sum::Added) => Ok(true),

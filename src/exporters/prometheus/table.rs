@@ -24,7 +24,9 @@ use super::family::Family;
 use super::kind::Kind;
 use super::naming::{Name, Namer};
 use super::origin::{Origin, Origins};
-use super::points::{Attributes, Nature, made, nature, number_point, points_of};
+use super::points::{
+    Attributes, PointProperties, distribution_point, number_point, point_properties, points_of,
+};
 use super::room::Room;
 use super::slot::{Place, Point, Rejection};
 use super::value::{Histogram, Summary, Value};
@@ -33,7 +35,6 @@ use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::view::{Data, Metric, Request};
 
-/// All series of one exporter.
 #[derive(Debug)]
 pub(super) struct Table {
     id: ComponentId,
@@ -53,7 +54,6 @@ pub(super) struct Table {
 /// The families, by their lookup keys.
 #[derive(Debug)]
 struct Families {
-    /// Families by escaped name, in the order of the page.
     by_name: BTreeMap<Box<str>, Arc<Family>>,
     /// Families by the name, unit and type in requests.
     by_metric: HashMap<Box<[u8]>, Arc<Family>, RandomState>,
@@ -90,7 +90,6 @@ struct Reading {
 }
 
 impl Table {
-    /// Returns an empty table.
     pub(super) fn new(config: &Config, cx: &BuildContext) -> Self {
         let namer = Namer::new(config.strategy(), &config.namespace);
         let target_info = Name::of_metric(&namer.target_info());
@@ -112,9 +111,8 @@ impl Table {
         }
     }
 
-    /// Updates the metrics of series and memory.
-    pub(super) fn show(&self) {
-        self.room.show();
+    pub(super) fn update_metrics(&self) {
+        self.room.update_metrics();
     }
 
     /// Logs that points would begin series for which there is no room.
@@ -207,14 +205,14 @@ impl Table {
         let Some(data) = metric.data() else {
             return;
         };
-        let Some(nature) = nature(&metric, &data) else {
+        let Some(properties) = point_properties(&metric, &data) else {
             reading
                 .rejected
                 .count(points_of(metric), Rejection::Invalid);
             return;
         };
         loop {
-            let family = match self.family(&metric, nature, &mut reading.key) {
+            let family = match self.family(&metric, properties, &mut reading.key) {
                 Ok(family) => family,
                 Err(why) => {
                     reading.rejected.count(points_of(metric), why);
@@ -245,7 +243,7 @@ impl Table {
             match data {
                 Data::Gauge { points } | Data::Sum { points, .. } => {
                     for point in points {
-                        take(point.message(), number_point(&point, nature), 7);
+                        take(point.message(), number_point(&point, properties), 7);
                     }
                 }
                 Data::Histogram { points, .. } => {
@@ -253,7 +251,10 @@ impl Table {
                         let value = || Histogram::read(&point).map(Box::new).map(Value::Histogram);
                         let exemplars = point.exemplars();
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, exemplars, || value().ok());
+                        let made =
+                            distribution_point(times, point.flags(), properties, exemplars, || {
+                                value().ok()
+                            });
                         take(point.message(), made, 9);
                     }
                 }
@@ -262,7 +263,8 @@ impl Table {
                         let value = || Some(Value::Exponential(Exponential::read(&point)?.into()));
                         let exemplars = point.exemplars();
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, exemplars, value);
+                        let made =
+                            distribution_point(times, point.flags(), properties, exemplars, value);
                         take(point.message(), made, 1);
                     }
                 }
@@ -270,7 +272,13 @@ impl Table {
                     for point in points {
                         let value = || Some(Value::Summary(Summary::read(&point).into()));
                         let times = (point.start_time_unix_nano(), point.time_unix_nano());
-                        let made = made(times, point.flags(), nature, std::iter::empty(), value);
+                        let made = distribution_point(
+                            times,
+                            point.flags(),
+                            properties,
+                            std::iter::empty(),
+                            value,
+                        );
                         take(point.message(), made, 7);
                     }
                 }
@@ -283,7 +291,7 @@ impl Table {
     fn family(
         &self,
         metric: &Metric<'_>,
-        Nature { kind, suffix, .. }: Nature,
+        PointProperties { kind, suffix, .. }: PointProperties,
         key: &mut Vec<u8>,
     ) -> Result<Arc<Family>, Rejection> {
         let (name, unit) = (metric.name(), metric.unit());

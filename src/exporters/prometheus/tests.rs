@@ -52,7 +52,6 @@ fn open_metrics(table: &Arc<Table>) -> String {
     String::from_utf8(page(table, OPEN_METRICS)).unwrap()
 }
 
-/// Returns the value of the line that begins with a text.
 fn value(table: &Arc<Table>, line: &str) -> Option<String> {
     let text = text(table);
     let line = text.lines().find_map(|found| found.strip_prefix(line))?;

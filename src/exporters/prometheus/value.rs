@@ -30,7 +30,6 @@ pub(super) struct Histogram {
 pub(super) struct Summary {
     pub(super) count: u64,
     pub(super) sum: f64,
-    /// Quantiles and their values, in the order of the quantiles.
     pub(super) quantiles: Box<[(f64, f64)]>,
 }
 
@@ -56,7 +55,6 @@ impl Value {
         }
     }
 
-    /// Adds a delta. A delta with other buckets restarts the value.
     pub(super) fn add(&mut self, delta: Value) -> Result<Sum, Invalid> {
         match (&mut *self, delta) {
             (Value::Int(sum), Value::Int(delta)) => {

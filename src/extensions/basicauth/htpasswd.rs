@@ -3,7 +3,6 @@
 use ring::digest;
 use subtle::ConstantTimeEq as _;
 
-/// One user.
 pub(super) struct Entry<'a> {
     /// The number of its line, from 1.
     pub(super) line: usize,

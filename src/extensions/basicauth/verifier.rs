@@ -33,7 +33,7 @@ pub(super) struct Verifier {
 /// Current users, with a cache of outcomes that ends with them.
 pub(super) struct Users {
     hashes: HashMap<Box<[u8]>, (Arc<str>, Hash)>,
-    /// One name per user, from which unknown users get a hash.
+    /// Names of users, one each, from which unknown users get a hash.
     decoys: Vec<Box<[u8]>>,
     key: hmac::Key,
     known: Mutex<Known>,

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::component::{Extensions, Host};
+use crate::pipeline::Component as _;
 use tributary_config::units::{ByteSize, Endpoint};
 use tributary_config::{Problems, Validate as _};
 use tributary_net::server::Server;
@@ -45,7 +46,9 @@ fn serve(edit: impl Fn(&mut Config)) -> World {
         ..Config::default()
     };
     edit(&mut config);
-    let server = config.bind(&cx, Arc::new(InProcess)).unwrap().start();
+    let mut serving = config.bind(&cx, Arc::new(InProcess)).unwrap();
+    serving.start();
+    let server = serving.server.unwrap();
     World {
         address: server.local_address().unwrap(),
         directory,

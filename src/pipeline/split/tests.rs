@@ -4,7 +4,6 @@ use crate::pipeline::testing::{span_names, spans};
 use crate::testing::named_batch;
 use tributary_profiles::testing_requests::sample_names;
 
-/// One request for each name.
 fn requests(names: &[&str]) -> Batch {
     let mut batches = names.iter().map(|name| spans([*name]));
     let mut first = batches.next().unwrap();
@@ -101,8 +100,8 @@ fn split_without_memory_drops_the_data() {
     let mut joined = spans(["a", "b"]);
     joined.mark_joined();
     let budget = Budget::new(1);
-    let mut others = budget.for_output();
-    others.grow(1 + budget.reserve()).unwrap();
+    let mut others = budget.output_permit();
+    others.grow(1 + budget.output_reserve()).unwrap();
     let refused = Search::default().refused(joined, Fault::Content, Some(&budget));
     assert_eq!(refused.unwrap_err().items(), 2);
 }

@@ -389,8 +389,8 @@ async fn merged_profiles_hold_exact_memory() {
 #[tokio::test(start_paused = true)]
 async fn profiles_without_decode_memory_are_sent_separately() {
     let budget = Budget::new(2_000);
-    let mut others = budget.for_output();
-    others.grow(budget.reserve()).unwrap();
+    let mut others = budget.output_permit();
+    others.grow(budget.output_reserve()).unwrap();
     let host = Host {
         budget,
         ..Host::for_tests()

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 
 use crate::component::{BuildContext, Stage};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding;
-use crate::pipeline::holding::{Entered, Entrance, Holding, Life};
+use crate::pipeline::buffer;
+use crate::pipeline::buffer::{Buffer, BufferEntrance, BufferLifecycle, BufferingConsumer};
 use crate::pipeline::output_memory::refusal;
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
@@ -50,10 +50,10 @@ pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
             budget,
             hashes: RandomState::default(),
             window: Arc::default(),
-            holding: Holding::new(next),
+            buffer: Buffer::new(next),
         });
-        let life = Life::new(gatherer.clone());
-        (Arc::new(Entrance(gatherer)), Box::new(life))
+        let life = BufferLifecycle::new(gatherer.clone());
+        (Arc::new(BufferEntrance(gatherer)), Box::new(life))
     }))
 }
 
@@ -64,9 +64,9 @@ struct Gatherer {
     hashes: RandomState,
     /// Locked while a request is decoded and added, which may take milliseconds; waiting tasks do
     /// not block a thread. If both locks are needed, this one is taken before the lock of
-    /// `holding`.
+    /// `buffer`.
     window: Arc<tokio::sync::Mutex<Window>>,
-    holding: Holding<(), Ready>,
+    buffer: Buffer<(), Ready>,
 }
 
 #[derive(Default)]
@@ -106,7 +106,7 @@ enum Ready {
     Batch(Batch, Senders),
 }
 
-impl holding::Bytes for Ready {
+impl buffer::Buffered for Ready {
     fn bytes(&self) -> usize {
         match self {
             Ready::Window(pending) => pending.aggregator.bytes(),
@@ -125,7 +125,7 @@ impl holding::Bytes for Ready {
 impl Gatherer {
     /// Whether there is room for another request.
     fn room(&self) -> Result<Option<()>, Nack> {
-        let state = self.holding.state();
+        let state = self.buffer.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
         }
@@ -134,8 +134,8 @@ impl Gatherer {
     }
 
     fn ready(&self, ready: Ready) {
-        self.holding.state().ready.push(ready);
-        self.holding.wake();
+        self.buffer.state().ready.push(ready);
+        self.buffer.wake();
     }
 
     fn close_window(&self, window: &mut Window) {
@@ -204,20 +204,20 @@ impl Gatherer {
                 self.metrics.passed.increment(1);
                 self.metrics.saturated.increment(summary.saturated);
                 batch.metadata = None;
-                self.holding.merged(items, summary.samples);
+                self.buffer.merged(items, summary.samples);
                 senders.became(summary.samples);
-                self.holding.state().held += senders.held();
+                self.buffer.state().acknowledged += senders.held();
                 let summed_up = batch.remade(summary.samples, summary.request);
                 return self.ready(Ready::Batch(summed_up, senders));
             }
             _ => {
-                self.holding.state().held += senders.held();
+                self.buffer.state().acknowledged += senders.held();
                 return self.ready(Ready::Batch(batch, senders));
             }
         };
         pending.aggregator.add_read(read);
         pending.items += items;
-        self.holding.state().held += senders.held();
+        self.buffer.state().acknowledged += senders.held();
         pending.senders.append(senders);
         let bytes = pending.aggregator.bytes();
         let exceeded = !pending.account_for(bytes, &self.budget);
@@ -229,7 +229,7 @@ impl Gatherer {
             self.close_window(window);
         } else if window.due.is_none() {
             window.due = Some(Instant::now() + self.settings.interval);
-            self.holding.wake();
+            self.buffer.wake();
         }
     }
 
@@ -264,10 +264,10 @@ impl Pending {
     }
 }
 
-impl Entered for Gatherer {
+impl BufferingConsumer for Gatherer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let room = || self.room();
-        self.holding.retry_while_full(FULL, room).await?;
+        self.buffer.retry_while_full(FULL, room).await?;
         let decoding = decoding::room(batch.wire().parts(), &self.budget);
         let decoding = decoding.map_err(refusal)?;
         let request = batch.wire().to_bytes();

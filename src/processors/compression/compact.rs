@@ -79,7 +79,6 @@ fn compacted(batch: Batch) -> Batch {
     compacted
 }
 
-/// Compacts each request separately.
 fn compact_profiles(requests: &Requests) -> Option<Requests> {
     let mut changed = false;
     let parts = requests.parts().iter().map(|part| {

@@ -25,7 +25,7 @@ pub(super) struct Offer {
     pub(super) keys: Vec<u128>,
 }
 
-/// One request, as sent by a client.
+/// A request, as sent by a client.
 struct Part {
     request: Bytes,
     /// Key of the whole request; [`NONE`] until it is computed.

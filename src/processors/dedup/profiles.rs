@@ -31,7 +31,6 @@ pub(super) fn count(request: &[u8]) -> usize {
     profiles(request).count()
 }
 
-/// Returns the sketches of a request's profiles, in order.
 pub(super) fn sketches(request: &[u8]) -> Vec<Sketch> {
     profiles(request).map(sketch).collect()
 }

@@ -124,7 +124,7 @@ fn resource(name: &str, rack: &str) -> Option<Resource> {
     })
 }
 
-/// One item for each number, of a resource, at a time (0: without).
+/// Items, one for each number, of a resource, at a time (0: without).
 fn items(signal: Signal, numbers: &[u64], resource: Option<Resource>, time: u64) -> Batch {
     let name = |number: &u64| format!("item {number}");
     let encoded = match signal {

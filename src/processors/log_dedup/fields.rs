@@ -84,7 +84,6 @@ pub(super) fn without(record: &[u8], paths: &[Path]) -> Option<Vec<u8>> {
     editor.finish()
 }
 
-/// Returns the value of a key in a map.
 fn in_map<'a>(value: &'a [u8], key: &str) -> Option<&'a [u8]> {
     in_pairs(
         messages(value, MAP).flat_map(|map| messages(map, PAIRS)),

@@ -16,12 +16,15 @@ use super::fields::Path;
 use super::{Config, zone};
 use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Metadata, Nack, metadata_bytes};
-use crate::pipeline::holding::{Collected, Deliveries, Entered, Entrance, Holder, Holding, Life};
+use crate::pipeline::buffer::{
+    Buffer, BufferEntrance, BufferLifecycle, BufferingConsumer, BufferingProcessor, Collected,
+    Deliveries,
+};
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::partition::{Keys, Partition};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::turns::on_a_turn_if_large;
-use crate::pipeline::{Next, holding, partition};
+use crate::pipeline::{Next, buffer, partition};
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Limit, Signal};
 
@@ -64,10 +67,10 @@ pub(super) fn connect(
             conditions: Conditions::new(&config.conditions),
             budget,
             metrics,
-            holding: Holding::new(next),
+            buffer: Buffer::new(next),
         });
-        let life = Life::new(counter.clone());
-        (Arc::new(Entrance(counter)), Box::new(life))
+        let life = BufferLifecycle::new(counter.clone());
+        (Arc::new(BufferEntrance(counter)), Box::new(life))
     })
 }
 
@@ -82,7 +85,7 @@ struct LogCounter {
     cardinality: usize,
     budget: Arc<Budget>,
     metrics: Metrics,
-    holding: Holding<Option<Interval>, Ready>,
+    buffer: Buffer<Option<Interval>, Ready>,
 }
 
 /// An interval or a batch that is ready for the next stage.
@@ -92,7 +95,7 @@ enum Ready {
     Passing(Batch, Senders),
 }
 
-impl holding::Bytes for Ready {
+impl buffer::Buffered for Ready {
     fn bytes(&self) -> usize {
         match self {
             Ready::Interval(interval) => interval.bytes,
@@ -131,7 +134,7 @@ impl LogCounter {
         passing: &mut Option<Batch>,
         senders: &mut Senders,
     ) -> Result<Option<()>, Nack> {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
@@ -145,16 +148,16 @@ impl LogCounter {
         // Last, because a refused request is refused as a whole.
         if let Some(passing) = passing.take() {
             let senders = senders.split(passing.items());
-            state.held += senders.held();
+            state.acknowledged += senders.held();
             state.ready.push(Ready::Passing(passing, senders));
-            self.holding.wake();
+            self.buffer.wake();
         }
         Ok(Some(()))
     }
 
     fn count(
         &self,
-        state: &mut holding::State<Option<Interval>, Ready>,
+        state: &mut buffer::State<Option<Interval>, Ready>,
         batch: &Batch,
         found: &Found<'_>,
         senders: &mut Senders,
@@ -187,7 +190,7 @@ impl LogCounter {
         interval.bytes += more;
         interval.items += batch.items();
         let senders = senders.split(batch.items());
-        state.held += senders.held();
+        state.acknowledged += senders.held();
         interval.senders.append(senders);
         let exceeded = interval.permit.grow(more).is_err();
         if exceeded {
@@ -202,15 +205,15 @@ impl LogCounter {
                 .take()
                 .into_iter()
                 .for_each(|interval| state.ready.push(Ready::Interval(Box::new(interval))));
-            self.holding.wake();
+            self.buffer.wake();
         } else if new {
-            self.holding.wake();
+            self.buffer.wake();
         }
         Ok(())
     }
 }
 
-impl Holder for LogCounter {
+impl BufferingProcessor for LogCounter {
     type Gathered = Option<Interval>;
     type Ready = Ready;
 
@@ -219,12 +222,12 @@ impl Holder for LogCounter {
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Option<Interval>, Ready> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Option<Interval>, Ready> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         let urgent = state.is_urgent();
         let now = Instant::now();
@@ -245,7 +248,7 @@ impl Holder for LogCounter {
         let interval = match ready {
             Ready::Interval(interval) => *interval,
             Ready::Passing(batch, mut senders) => {
-                let outcome = self.holding.hand_on(batch, &mut senders).await;
+                let outcome = self.buffer.hand_on(batch, &mut senders).await;
                 return senders.report(&outcome);
             }
         };
@@ -285,8 +288,8 @@ impl Holder for LogCounter {
         let left = batches.iter().map(Batch::items).sum::<usize>();
         let held = senders.held();
         senders.became(left);
-        let merging = self.holding.merging(items, left, &senders);
-        self.holding.became(held, senders.held());
+        let merging = self.buffer.merging(items, left, &senders);
+        self.buffer.became(held, senders.held());
         // Released only now, because the budget accounts for the current memory, not the future one.
         drop(others);
         let mut needed = batches.iter().map(Batch::bytes).sum::<usize>();
@@ -300,7 +303,7 @@ impl Holder for LogCounter {
         }
         let mut outcome = Ok(());
         for batch in batches {
-            let handed_on = self.holding.hand_on(batch, &mut senders);
+            let handed_on = self.buffer.hand_on(batch, &mut senders);
             outcome = outcome.and(handed_on.await);
         }
         merging.over(&outcome);
@@ -308,7 +311,7 @@ impl Holder for LogCounter {
     }
 }
 
-impl Entered for LogCounter {
+impl BufferingConsumer for LogCounter {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
         let (mut senders, answer) = Senders::of(&mut batch, false);
         let mut passing = None;
@@ -334,7 +337,7 @@ impl Entered for LogCounter {
             self.identity.find(request, &mut found);
         }
         let take_in = || self.take_in(&batch, &found, &mut passing, &mut senders);
-        self.holding.retry_while_full(FULL, take_in).await?;
+        self.buffer.retry_while_full(FULL, take_in).await?;
         // The counted and the passing records have their own senders now.
         senders.report(&Ok(()));
         // While the request waits, only its counts are in memory.

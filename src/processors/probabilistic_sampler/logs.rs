@@ -17,7 +17,6 @@ const ATTRIBUTES: u32 = 6;
 pub(super) struct Logs {
     pub(super) sampler: Sampler,
     pub(super) fail_closed: bool,
-    /// Whether the trace id is hashed, in hash mode.
     pub(super) by_trace_id: bool,
     /// The attribute to hash, in hash mode, for records without a trace id.
     pub(super) attribute: Option<String>,

@@ -1,7 +1,7 @@
 //! Thresholds and randomness of 56 bits, as OpenTelemetry's consistent probability sampling has them
 //! (OTEP 235, <https://opentelemetry.io/docs/specs/otel/trace/tracestate-probability-sampling/>).
 
-/// One more than the largest randomness.
+/// Number after the largest randomness.
 const RANGE: u64 = 1 << 56;
 
 /// Hexadecimal digits of 56 bits.

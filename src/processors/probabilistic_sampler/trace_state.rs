@@ -27,7 +27,6 @@ pub(super) struct TraceState<'t> {
     pub(super) sampling: Carrier,
     /// Other keys of the `ot` member.
     others: Pairs<'t>,
-    /// Other members.
     members: Pairs<'t>,
 }
 

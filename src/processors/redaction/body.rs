@@ -245,7 +245,7 @@ impl Walk<'_, '_> {
             return Ok(Fate::Stays);
         };
         if let Some(signal) = self.claim {
-            if let Some(request) = self.redactor.request(self.place, signal, bytes)? {
+            if let Some(request) = self.redactor.redact_embedded(self.place, signal, bytes)? {
                 *bytes = request;
                 self.note(Deed::BodyMasked);
             }

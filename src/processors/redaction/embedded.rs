@@ -11,7 +11,7 @@ use tributary_otlp::strings::{RewriteError, StringLocation, rewrite};
 
 impl<'p> Redactor<'p> {
     /// Returns an embedded request without private data; `None` if it stays unchanged.
-    pub(super) fn request(
+    pub(super) fn redact_embedded(
         &mut self,
         place: StringLocation,
         signal: Signal,
@@ -20,8 +20,8 @@ impl<'p> Redactor<'p> {
         if self.level >= Refusal::LEVELS {
             return Err(Refusal::Nested);
         }
-        let none = |reason| Refusal::NoRequest { place, reason };
-        tributary_otlp::validate(signal, request).map_err(|error| none(error.to_string()))?;
+        let invalid = |reason| Refusal::NoRequest { place, reason };
+        tributary_otlp::validate(signal, request).map_err(|error| invalid(error.to_string()))?;
         self.level += 1;
         let redacted = match signal {
             Signal::Profiles => {
@@ -39,8 +39,8 @@ impl<'p> Redactor<'p> {
         self.level -= 1;
         match redacted {
             Ok(redacted) => Ok(redacted.map(Vec::from)),
-            Err(RewriteError::Malformed(reason)) => Err(none(reason.to_owned())),
-            Err(RewriteError::RoomExhausted) => Err(none(RoomExhausted.to_string())),
+            Err(RewriteError::Malformed(reason)) => Err(invalid(reason.to_owned())),
+            Err(RewriteError::RoomExhausted) => Err(invalid(RoomExhausted.to_string())),
             Err(RewriteError::Rewriter(refusal)) => Err(refusal),
         }
     }

@@ -96,7 +96,10 @@ impl Rewriter for Probe<'_> {
     ) -> Result<Option<Vec<u8>>, Refusal> {
         // Embedded requests are rare, so redact each of them. Only this scan sees overridden values.
         self.found = true;
-        self.in_place |= self.inside.request(place, signal, request)?.is_some();
+        self.in_place |= self
+            .inside
+            .redact_embedded(place, signal, request)?
+            .is_some();
         Ok(None)
     }
 

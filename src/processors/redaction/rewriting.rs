@@ -110,7 +110,7 @@ impl Rewriter for Redactor<'_> {
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        let redacted = self.request(place, signal, request)?;
+        let redacted = self.redact_embedded(place, signal, request)?;
         if redacted.is_some()
             && let Some(rules) = &self.policy.rules
         {

@@ -259,7 +259,6 @@ summary: debug
     );
 }
 
-/// Returns a span with a text in every location.
 fn everywhere(text: &str) -> Value {
     let set = attributes(&json!({"k": text, "nested": {"list": [text, {"x": text}]}}));
     json!({"resourceSpans": [{

@@ -11,11 +11,12 @@ use super::metrics::Metrics;
 use super::symbolizer::{Binaries, Symbolizer};
 use crate::component::{BufferingStage, BuildContext};
 use crate::pipeline::batch::{Batch, Nack};
-use crate::pipeline::holding::{
-    Bytes as _, Collected, Deliveries, Entered, Entrance, Holder, Holding, Life,
+use crate::pipeline::buffer::{
+    Buffer, BufferEntrance, BufferLifecycle, Buffered as _, BufferingConsumer, BufferingProcessor,
+    Collected, Deliveries,
 };
 use crate::pipeline::senders::{CLOSED, PendingOutcome, Senders};
-use crate::pipeline::{Consumer, Idle, Next, holding};
+use crate::pipeline::{Consumer, Idle, Next, buffer};
 use futures_util::future::{BoxFuture, join_all};
 use tributary_symbols::library::{Library, LookupAttempt, Pending};
 
@@ -28,31 +29,31 @@ pub(super) fn connect(
     let metrics = Metrics::new(&cx.id);
     let call_sites = config.call_sites.clone();
     let symbolizer = Symbolizer::new(library, call_sites, metrics, cx.budget.clone());
-    let passing = Passing {
+    let waiting_stage = WaitingStage {
         symbolizer,
         wait: config.wait.0,
         next: next.clone(),
     };
     let Some(hold) = &*config.hold else {
-        return (Arc::new(passing), Box::new(Idle));
+        return (Arc::new(waiting_stage), Box::new(Idle));
     };
-    let holding = Arc::new(Keeper {
-        passing,
+    let buffer = Arc::new(SymbolBuffer {
+        waiting_stage,
         hold: hold.clone(),
-        holding: Holding::new(next),
+        buffer: Buffer::new(next),
     });
-    let life = Life::new(holding.clone());
-    (Arc::new(Entrance(holding)), Box::new(life))
+    let life = BufferLifecycle::new(buffer.clone());
+    (Arc::new(BufferEntrance(buffer)), Box::new(life))
 }
 
 /// Forwards each batch with the symbols that are available, after at most `wait`.
-struct Passing {
+struct WaitingStage {
     symbolizer: Symbolizer,
     wait: Duration,
     next: Next,
 }
 
-impl Passing {
+impl WaitingStage {
     /// Looks up the binaries of a batch, within `wait`.
     async fn binaries(&self, batch: &Batch) -> Binaries {
         let mut binaries = self.symbolizer.binaries(batch, LookupAttempt::First).await;
@@ -72,11 +73,11 @@ impl Passing {
     }
 }
 
-impl Consumer for Passing {
+impl Consumer for WaitingStage {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(async move {
             let binaries = self.binaries(&batch).await;
-            let batch = self.symbolizer.name(batch, binaries).await;
+            let batch = self.symbolizer.symbolize(batch, binaries).await;
             self.next.consumer.consume(batch).await
         })
     }
@@ -86,30 +87,30 @@ impl Consumer for Passing {
     }
 }
 
-/// Buffer of batches that wait for symbols.
-struct Keeper {
-    passing: Passing,
+/// Buffers batches whose symbols have not arrived within `wait`, for at most `hold.max_wait`.
+struct SymbolBuffer {
+    waiting_stage: WaitingStage,
     hold: HoldConfig,
-    holding: Holding<Gathered, Kept>,
+    buffer: Buffer<Gathered, BufferedBatch>,
 }
 
 #[derive(Default)]
 struct Gathered {
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingBatch>,
     bytes: usize,
     /// Counter that identifies the next batch.
     number: u64,
 }
 
-struct Waiting {
+struct WaitingBatch {
     number: u64,
     due: Instant,
-    kept: Kept,
+    batch: BufferedBatch,
 }
 
-struct Kept(Batch, Senders);
+struct BufferedBatch(Batch, Senders);
 
-impl holding::Bytes for Kept {
+impl buffer::Buffered for BufferedBatch {
     fn bytes(&self) -> usize {
         self.0.bytes()
     }
@@ -119,14 +120,14 @@ impl holding::Bytes for Kept {
     }
 }
 
-impl Keeper {
-    /// Buffers a batch until its symbols have arrived. If there is no room, the batch is returned.
-    fn keep(
+impl SymbolBuffer {
+    /// Buffers a batch until its symbols have arrived. The inner error returns the batch if there is no room.
+    fn hold(
         self: &Arc<Self>,
         mut batch: Batch,
         pending: Vec<Pending>,
     ) -> Result<Result<PendingOutcome, Batch>, Nack> {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         if state.closed {
             return Err(Nack::unavailable(CLOSED));
         }
@@ -136,57 +137,57 @@ impl Keeper {
             return Ok(Err(batch));
         }
         let (senders, answer) = Senders::of(&mut batch, false);
-        state.held += senders.held();
+        state.acknowledged += senders.held();
         let gathered = &mut state.gathered;
         gathered.bytes = bytes;
         let number = gathered.number;
         gathered.number += 1;
-        gathered.waiting.push(Waiting {
+        gathered.waiting.push(WaitingBatch {
             number,
             due: Instant::now() + self.hold.max_wait.0,
-            kept: Kept(batch, senders),
+            batch: BufferedBatch(batch, senders),
         });
         drop(state);
-        self.holding.wake();
-        let keeper = self.clone();
+        self.buffer.wake();
+        let stage = self.clone();
         tokio::spawn(async move {
             let settled = pending.into_iter().map(Pending::finished);
             // After the wait, the batch is due, whichever symbols have arrived.
-            let _ = timeout(keeper.hold.max_wait.0, join_all(settled)).await;
-            let mut state = keeper.holding.state();
+            let _ = timeout(stage.hold.max_wait.0, join_all(settled)).await;
+            let mut state = stage.buffer.state();
             let mut waiting = state.gathered.waiting.iter_mut();
             if let Some(waiting) = waiting.find(|waiting| waiting.number == number) {
                 waiting.due = Instant::now();
             }
             drop(state);
-            keeper.holding.wake();
+            stage.buffer.wake();
         });
         Ok(Ok(answer))
     }
 }
 
-impl Holder for Keeper {
+impl BufferingProcessor for SymbolBuffer {
     type Gathered = Gathered;
-    type Ready = Kept;
+    type Ready = BufferedBatch;
 
     const MAX_DELIVERIES: Deliveries = Deliveries {
         count: 4,
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<Gathered, Kept> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<Gathered, BufferedBatch> {
+        &self.buffer
     }
 
     async fn collect(&self) -> Collected {
-        let mut state = self.holding.state();
+        let mut state = self.buffer.state();
         let state = &mut *state;
         let (now, urgent) = (Instant::now(), state.is_urgent());
         let gathered = &mut state.gathered;
-        let due = |waiting: &mut Waiting| urgent || waiting.due <= now;
+        let due = |waiting: &mut WaitingBatch| urgent || waiting.due <= now;
         for waiting in gathered.waiting.extract_if(.., due) {
-            gathered.bytes = gathered.bytes.saturating_sub(waiting.kept.bytes());
-            state.ready.push(waiting.kept);
+            gathered.bytes = gathered.bytes.saturating_sub(waiting.batch.bytes());
+            state.ready.push(waiting.batch);
         }
         Collected {
             due: gathered.waiting.iter().map(|waiting| waiting.due).min(),
@@ -194,29 +195,29 @@ impl Holder for Keeper {
         }
     }
 
-    async fn hand_on(&self, Kept(batch, mut senders): Kept) {
-        let symbolizer = &self.passing.symbolizer;
+    async fn hand_on(&self, BufferedBatch(batch, mut senders): BufferedBatch) {
+        let symbolizer = &self.waiting_stage.symbolizer;
         let binaries = symbolizer.binaries(&batch, LookupAttempt::Repeated).await;
-        let batch = symbolizer.name(batch, binaries).await;
-        let outcome = self.holding.hand_on(batch, &mut senders).await;
+        let batch = symbolizer.symbolize(batch, binaries).await;
+        let outcome = self.buffer.hand_on(batch, &mut senders).await;
         senders.report(&outcome);
     }
 }
 
-impl Entered for Keeper {
+impl BufferingConsumer for SymbolBuffer {
     async fn enter(self: &Arc<Self>, mut batch: Batch) -> Result<(), Nack> {
-        let Passing {
+        let WaitingStage {
             symbolizer, next, ..
-        } = &self.passing;
-        let mut binaries = self.passing.binaries(&batch).await;
+        } = &self.waiting_stage;
+        let mut binaries = self.waiting_stage.binaries(&batch).await;
         if !binaries.pending.is_empty() {
             let pending = std::mem::take(&mut binaries.pending);
-            match self.keep(batch, pending)? {
+            match self.hold(batch, pending)? {
                 Ok(answer) => return answer.outcome().await,
                 Err(back) => batch = back,
             }
         }
-        let batch = symbolizer.name(batch, binaries).await;
+        let batch = symbolizer.symbolize(batch, binaries).await;
         next.consumer.consume(batch).await
     }
 }

@@ -109,7 +109,7 @@ impl Symbolizer {
 
     /// Adds the available symbols to a batch. Returns the same batch if there are none, or at
     /// shutdown.
-    pub(super) async fn name(&self, batch: Batch, binaries: Binaries) -> Batch {
+    pub(super) async fn symbolize(&self, batch: Batch, binaries: Binaries) -> Batch {
         let requests = batch.wire().clone();
         let bytes = batch.bytes();
         let (metrics, recent) = (self.metrics.clone(), self.recent.clone());

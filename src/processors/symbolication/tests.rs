@@ -201,7 +201,7 @@ fn names(batch: &Batch) -> Vec<String> {
 const NAMED: [&str; 3] = ["work", "main", ""];
 const UNNAMED: [&str; 3] = ["", "", ""];
 
-fn holding(max_wait: u64, max_bytes: ByteSize) -> Config {
+fn buffer(max_wait: u64, max_bytes: ByteSize) -> Config {
     Config {
         hold: Section(Some(HoldConfig {
             max_wait: units::Duration::secs(max_wait),
@@ -272,7 +272,7 @@ async fn sender_waits_for_missing_symbols() {
 
 #[tokio::test(start_paused = true)]
 async fn held_batch_is_sent_when_symbols_arrive() {
-    let world = World::new(&holding(3600, ByteSize::mib(1)), Scripted::new([]));
+    let world = World::new(&buffer(3600, ByteSize::mib(1)), Scripted::new([]));
     world.send().await;
     world.send().await;
     assert!(!world.stage.1.idle());
@@ -287,7 +287,7 @@ async fn held_batch_is_sent_when_symbols_arrive() {
 #[tokio::test(start_paused = true)]
 async fn held_batch_is_sent_unnamed_after_timeout() {
     let room = ByteSize::bytes(batch().bytes() as u64);
-    let world = World::new(&holding(30, room), Scripted::new([]));
+    let world = World::new(&buffer(30, room), Scripted::new([]));
     let began = Instant::now();
     world.send().await;
     assert!(world.names().is_empty());
@@ -301,7 +301,7 @@ async fn held_batch_is_sent_unnamed_after_timeout() {
 #[tokio::test(start_paused = true)]
 async fn held_batch_is_sent_at_shutdown_and_after_refusal() {
     let next = Scripted::new([Err(Nack::unavailable("full"))]);
-    let world = World::new(&holding(3600, ByteSize::mib(1)), next.clone());
+    let world = World::new(&buffer(3600, ByteSize::mib(1)), next.clone());
     world.send().await;
     let deadline = Instant::now() + Duration::from_secs(10);
     let left = world.stage.1.shutdown(deadline).await;

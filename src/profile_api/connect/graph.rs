@@ -11,7 +11,6 @@ const ROOT: &str = "total";
 /// Name of a frame that stands for omitted frames.
 const OTHER: &str = "other";
 
-/// Returns the graph of a view of a single selection.
 pub(super) fn single(view: &FlameView) -> FlameGraph {
     let mut sides = [Side::new(view, 0)];
     let (names, levels) = levels(view, &mut sides);

@@ -60,7 +60,6 @@ impl Ahead {
         self.released.notified()
     }
 
-    /// Counts the memory of a record that was read from disk.
     pub(in crate::queue) fn memory(&self, bytes: usize) -> Permit {
         self.queue.read_ahead(bytes)
     }

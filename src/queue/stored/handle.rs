@@ -53,7 +53,6 @@ impl RecordHandle {
         *self.returns_to_log.get_mut() = false;
     }
 
-    /// Returns the number of items in the record.
     pub(in crate::queue) fn items(&self) -> usize {
         self.record.items
     }

@@ -11,7 +11,6 @@ use crate::component::{Extensions, Host, Services};
 use crate::queue::config::Overflow;
 use tributary_storage::{Options, Storage};
 
-/// A process with a storage directory, which outlives the process.
 pub(super) struct Process {
     pub(super) host: Host,
     recorder: PrometheusRecorder,

@@ -16,7 +16,7 @@ const MESSAGE_BYTES: usize = 256;
 /// A topic and the number of a partition.
 pub(super) type Partition = (Arc<str>, i32);
 
-/// One lane for each partition: one message is in flight, and later messages wait.
+/// Lanes, one for each partition: one message is in flight, and later messages wait.
 pub(super) struct Lanes {
     intake: Arc<Intake>,
     stop: CancellationToken,
@@ -40,7 +40,6 @@ struct Lane {
     stuck: bool,
     /// The lane is paused until its size is at most this many bytes.
     held_until: Option<usize>,
-    /// Cancelled when the partition is revoked.
     revoked: CancellationToken,
 }
 

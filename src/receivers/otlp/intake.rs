@@ -431,7 +431,6 @@ mod tests {
 
     use super::*;
 
-    /// Stamps a request of one record within this budget.
     fn stamped(budget: &Arc<Budget>) -> Result<ReceivedBytes, Nack> {
         let scope = ScopeLogs {
             log_records: vec![LogRecord::default()],

@@ -43,7 +43,6 @@ pub(super) struct Tail {
     looked_at: u64,
 }
 
-/// A record that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// Content of the record, or `None` if the record is larger than the limit.
@@ -54,7 +53,6 @@ pub(super) struct Record {
     after: After,
 }
 
-/// Position after a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct After {
     offset: u64,

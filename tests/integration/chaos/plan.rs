@@ -61,8 +61,8 @@ pub enum Fault {
     DiskErrors,
     /// The directories of the queues are removed during their use.
     RemovedFiles,
-    /// SIGTERM, the loss of the last third of each file of the queues, and a restart. After a kill, such a loss would
-    /// look like an unfinished write.
+    /// SIGTERM, the loss of the last third of each queue file, and a restart. After a kill, the
+    /// loss would look like an unfinished write.
     Truncation,
     /// The next hops do not listen.
     Outage,

@@ -15,7 +15,6 @@ use crate::harness::{Backend, Oracle, Signal};
 /// Time after which a delivery is recorded on disk, including a margin for a busy machine. Items delivered within this
 /// time before a kill may be delivered again.
 const RECORDED: Duration = Duration::from_secs(3);
-/// Maximum number of records set aside per consumer.
 const SET_ASIDE: usize = 10;
 
 /// Items accepted by the next hops, by time.

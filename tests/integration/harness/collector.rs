@@ -52,7 +52,7 @@ pub struct Log {
     ended: bool,
 }
 
-/// One line of the log.
+/// A line of the log.
 #[derive(Debug, Clone)]
 pub struct Line {
     pub text: String,

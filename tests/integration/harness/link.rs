@@ -38,7 +38,6 @@ struct Shared {
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     trouble: Option<LinkFault>,
-    /// Connections accepted before this generation are to be reset.
     reset_before: u64,
     /// Connections up to this number stay silent forever.
     swallowed: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Unexpected};
 
-/// One step of a path: the index of a pair in a mapping, or of an element in a list.
+/// A step of a path: the index of a pair in a mapping, or of an element in a list.
 pub(crate) type Step = usize;
 
 /// The part of the node that the error points to.

@@ -1,4 +1,4 @@
-//! One line of a source for display: cut to a window, with masked secrets and carets underneath.
+//! A line of a source for display: cut to a window, with masked secrets and carets underneath.
 
 use crate::report::Report;
 use crate::sensitive;
@@ -8,7 +8,6 @@ use crate::source::{SourceText, Span};
 /// Maximum displayed length of a line, in characters.
 const WINDOW: usize = 100;
 
-/// Number of displayed characters to the left of the caret.
 const CHARACTERS_BEFORE_CARET: usize = 40;
 
 pub(super) struct Shown {
@@ -142,7 +141,6 @@ fn is_reference(letters: &[char], from: usize, to: usize) -> bool {
         .is_some_and(|inner| !inner.contains(":-") && !inner.starts_with("yaml:"))
 }
 
-/// Returns the start of the value of the first sensitive key.
 fn after_sensitive_key(letters: &[char]) -> Option<usize> {
     let mut start = 0;
     for (index, letter) in letters.iter().enumerate() {
@@ -281,7 +279,6 @@ mod tests {
         assert_eq!(carets.matches('^').count(), 4);
     }
 
-    /// Returns a displayed line of a text of several lines.
     fn line_of(text: &str, line: u32) -> String {
         let mut report = Report::default();
         let source = report.add_source(SourceText {

@@ -89,7 +89,7 @@ fn connection_gets_a_quarter_or_one_unfinished_request() {
 #[test]
 fn client_memory_above_allowance_reduces_permits() {
     let budget = Budget::new(64 << 20);
-    let connections = ALLOWANCE / clients::CONNECTION_COST;
+    let connections = CLIENT_ALLOWANCE / clients::CONNECTION_COST;
     budget.clients.connections.store(connections, Relaxed);
     assert!(budget.acquire(64 << 20).is_ok());
     budget.clients.frames.store(8 << 20, Relaxed);

@@ -12,17 +12,17 @@ use http_body::{Body, Frame, SizeHint};
 #[derive(Debug, Clone)]
 pub struct Chunks {
     chunks: Arc<[Bytes]>,
-    next: usize,
-    left: u64,
+    next_chunk: usize,
+    remaining_bytes: u64,
 }
 
 impl Chunks {
     /// Creates a body of these chunks, in order.
     pub fn new(chunks: Arc<[Bytes]>) -> Self {
         Chunks {
-            left: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            remaining_bytes: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
             chunks,
-            next: 0,
+            next_chunk: 0,
         }
     }
 }
@@ -35,21 +35,20 @@ impl Body for Chunks {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.next;
-        let Some(chunk) = self.chunks.get(next).cloned() else {
+        let Some(chunk) = self.chunks.get(self.next_chunk).cloned() else {
             return Poll::Ready(None);
         };
-        self.next += 1;
-        self.left -= chunk.len() as u64;
+        self.next_chunk += 1;
+        self.remaining_bytes -= chunk.len() as u64;
         Poll::Ready(Some(Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.left == 0
+        self.remaining_bytes == 0
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        SizeHint::with_exact(self.remaining_bytes)
     }
 }
 

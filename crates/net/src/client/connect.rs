@@ -16,7 +16,6 @@ use super::stream::{Inner, LastFailure};
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
-/// Timeout of one address before the next one is tried.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -29,7 +29,7 @@ pub struct RenewingClient {
 
 struct Current {
     client: Client,
-    made_with: Option<Arc<ClientConfig>>,
+    tls_config: Option<Arc<ClientConfig>>,
 }
 
 impl RenewingClient {
@@ -37,7 +37,7 @@ impl RenewingClient {
     pub fn new(builder: Builder, dialer: Dialer, tls: Option<RotatingClient>) -> Self {
         let current = Current {
             client: builder.build(dialer.clone()),
-            made_with: tls.as_ref().map(RotatingClient::config),
+            tls_config: tls.as_ref().map(RotatingClient::config),
         };
         RenewingClient {
             builder,
@@ -50,7 +50,7 @@ impl RenewingClient {
     /// Sends a request and returns the head of the response.
     ///
     /// If a connection that has served requests breaks, the server most likely closed it in the meantime. With HTTP/1,
-    /// the server's `connection: close` crosses the next request. This request is retried once, at once.
+    /// the server may announce the end while the next request is on its way. Such a request is retried once, without a delay.
     ///
     /// # Errors
     /// The connection is missing or broke. The server may have processed the request.
@@ -60,7 +60,7 @@ impl RenewingClient {
     ) -> Result<Response<Incoming>, legacy::Error> {
         let sent = self.client().request(request()).await;
         let response = match sent {
-            Err(error) if served_before(&error) => self.client().request(request()).await?,
+            Err(error) if has_served_before(&error) => self.client().request(request()).await?,
             sent => sent?,
         };
         if let Some(Served(served)) = response.extensions().get() {
@@ -70,16 +70,16 @@ impl RenewingClient {
     }
 
     fn client(&self) -> Client {
-        let made_with = self.tls.as_ref().map(RotatingClient::config);
+        let tls_config = self.tls.as_ref().map(RotatingClient::config);
         let current = self.current.load();
-        let is_outdated = match (&current.made_with, &made_with) {
+        let is_outdated = match (&current.tls_config, &tls_config) {
             (Some(before), Some(now)) => !Arc::ptr_eq(before, now),
             _ => false,
         };
         if is_outdated {
             let renewed = Current {
                 client: self.builder.build(self.dialer.clone()),
-                made_with,
+                tls_config,
             };
             // A concurrent renewal used the same configuration, so either result is valid.
             self.current.compare_and_swap(&*current, Arc::new(renewed));
@@ -88,7 +88,7 @@ impl RenewingClient {
     }
 }
 
-fn served_before(error: &legacy::Error) -> bool {
+fn has_served_before(error: &legacy::Error) -> bool {
     let Some(connection) = error.connect_info() else {
         return false;
     };

@@ -114,7 +114,6 @@ pub fn written(brokers: &str, topic: &str) -> i64 {
         .sum()
 }
 
-/// Returns the partitions of a topic, each with its end offset.
 fn partitions(brokers: &str, topic: &str) -> Vec<(i32, i64)> {
     let consumer: BaseConsumer = client(brokers).create().unwrap();
     let metadata = consumer.fetch_metadata(Some(topic), TIMEOUT).unwrap();

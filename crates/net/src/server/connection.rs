@@ -1,4 +1,4 @@
-//! One connection: TLS handshake, protocol detection, HTTP.
+//! A connection: TLS handshake, protocol detection, HTTP.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ use super::client_limit::ClientLimit;
 use super::ending::{Distrust, drive};
 pub(super) use super::failure::Failure;
 use super::gate::Gate;
-use super::guard::{DetectedProtocol, Guard};
+use super::guard::{ConnectionGuard, DetectedProtocol};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;
 use super::not_tls::NotTls;
@@ -238,7 +238,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (options, peer) = (&shared.options, Arc::new(peer));
-    let mut guard = Guard::new(stream, peer.clone(), options.header_timeout);
+    let mut guard = ConnectionGuard::new(stream, peer.clone(), options.header_timeout);
     let version = tokio::select! {
         biased;
         version = within(shared.handshake_deadline(), &peer, guard.greet()) => version?,
@@ -250,14 +250,14 @@ where
             // Sends no message, since the client could not parse it, and no reset, which would look like a network
             // failure.
             guard.close_with("").await;
-            let not_tls = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
+            let explanation = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
                            or configure tls here";
-            return Err(Failure::mismatch("tls_to_plaintext", not_tls));
+            return Err(Failure::mismatch("tls_to_plaintext", explanation));
         }
         (DetectedProtocol::Http1, Protocol::Http2) => {
             guard.close_with(refusal::NOT_HTTP1).await;
-            let not_tls = "the client speaks HTTP/1, but this port supports only gRPC";
-            return Err(Failure::mismatch("http1_to_grpc", not_tls));
+            let explanation = "the client speaks HTTP/1, but this port supports only gRPC";
+            return Err(Failure::mismatch("http1_to_grpc", explanation));
         }
         _ => {}
     }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, ReadBuf, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
-use super::guard::{DetectedProtocol, Guard};
+use super::guard::{ConnectionGuard, DetectedProtocol};
 use super::not_tls::NotTls;
 use super::peer::Peer;
 
@@ -22,7 +22,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
     let stream = join(Pieces(pieces.into()), sink());
     let version = RUNTIME.block_on(async {
-        let mut guard = Guard::new(stream, Arc::new(Peer::unconnected()), None);
+        let mut guard = ConnectionGuard::new(stream, Arc::new(Peer::unconnected()), None);
         guard.greet().await
     });
     match version {

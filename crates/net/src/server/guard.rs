@@ -46,9 +46,9 @@ use super::peer::Peer;
 use super::request_slots::Opening;
 use super::request_slots::RequestSlots;
 
-pub(super) struct Guard<S> {
+pub(super) struct ConnectionGuard<S> {
     stream: S,
-    /// Bytes read by [`Guard::greet`], until hyper takes them.
+    /// Bytes read by [`ConnectionGuard::greet`], until hyper takes them.
     early: Bytes,
     /// Bytes that were read, and wait for a slot for the request at their beginning.
     waiting: Bytes,
@@ -63,7 +63,6 @@ pub(super) struct Guard<S> {
     header_timeout: Option<Duration>,
     /// Timer for the earliest deadline at the time of setting. The current deadline may be later.
     timer: Pin<Box<Sleep>>,
-    /// The item that the client has begun, and the start time.
     begun: Option<(UnfinishedItem, Instant)>,
     /// HTTP/1: the number of the request whose head has begun, and the start time.
     head: Option<(u64, Instant)>,
@@ -84,12 +83,12 @@ pub(super) enum DetectedProtocol {
     Nothing,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionGuard<S> {
     /// Guards a new connection. `header_timeout` applies to HTTP/1 heads, in addition to the limit.
     pub(super) fn new(stream: S, peer: Arc<Peer>, header_timeout: Option<Duration>) -> Self {
         let (gate, born) = (peer.gate().clone(), Instant::now());
         let limit = gate.limits.header_timeout.unless_zero();
-        Guard {
+        ConnectionGuard {
             stream,
             early: Bytes::new(),
             waiting: Bytes::new(),
@@ -236,7 +235,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 }
 
-impl<S> Drop for Guard<S> {
+impl<S> Drop for ConnectionGuard<S> {
     fn drop(&mut self) {
         self.peer.mark_gone();
     }

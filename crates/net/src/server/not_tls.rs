@@ -1,5 +1,5 @@
 //! Detection of clients that do not use TLS on a port with TLS. Configurations often have this
-//! not_tls, and the libraries of neither side explain the failure.
+//! mistake, and the libraries of neither side explain the failure.
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -18,7 +18,7 @@ pub(super) enum NotTls {
 }
 
 impl NotTls {
-    /// Detects the not_tls from the first bytes of a connection, if the bytes arrived together.
+    /// Detects the protocol from the first bytes of a connection, if the bytes arrived together.
     pub(super) fn of(first: &[u8]) -> Option<Self> {
         match first {
             // A TLS record of type "handshake" (RFC 8446, 5.1).

@@ -223,7 +223,7 @@ impl Drop for OpenRequest {
     }
 }
 
-/// One of the requests that `max_requests` allows, until the response has been sent. Released on drop.
+/// A request that `max_requests` allows, until the response has been sent. Released on drop.
 pub(super) struct Admitted(Arc<Peer>, Instant);
 
 impl Drop for Admitted {

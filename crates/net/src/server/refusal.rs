@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::gate::Gate;
-use super::guard::{DetectedProtocol, Guard, go_away};
+use super::guard::{ConnectionGuard, DetectedProtocol, go_away};
 use super::peer::Peer;
 
 /// Sends the client a message in its own protocol: retry later. Takes at most two seconds. `tls` marks a port with TLS.
@@ -35,8 +35,8 @@ pub(super) async fn send(gate: &Arc<Gate>, stream: TcpStream, peer: Peer, tls: b
     }
 }
 
-fn guard(stream: TcpStream, peer: Peer) -> Guard<TcpStream> {
-    Guard::new(stream, Arc::new(peer), None)
+fn guard(stream: TcpStream, peer: Peer) -> ConnectionGuard<TcpStream> {
+    ConnectionGuard::new(stream, Arc::new(peer), None)
 }
 
 /// Response to an HTTP/1 client on a port for gRPC.

@@ -1,4 +1,4 @@
-//! One rendering of a page for all waiting requests.
+//! Renderings of a page that all waiting requests share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

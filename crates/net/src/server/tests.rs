@@ -180,7 +180,7 @@ async fn tls_is_used_only_with_a_tls_configuration() {
 
 #[tokio::test]
 async fn protocol_detection_ignores_segment_boundaries() {
-    use super::guard::{DetectedProtocol, Guard};
+    use super::guard::{ConnectionGuard, DetectedProtocol};
     let said: [(&[u8], DetectedProtocol); 5] = [
         (b"\x16\x03\x01\x02\0\x01", DetectedProtocol::Tls),
         (frames::PREFACE, DetectedProtocol::Http2),
@@ -191,7 +191,7 @@ async fn protocol_detection_ignores_segment_boundaries() {
     for (bytes, expected) in said {
         for most in [1, 2, 64] {
             let (mut client, stream) = tokio::io::duplex(most);
-            let mut guard = Guard::new(stream, Arc::new(Peer::unconnected()), None);
+            let mut guard = ConnectionGuard::new(stream, Arc::new(Peer::unconnected()), None);
             tokio::spawn(async move { client.write_all(bytes).await });
             let found = guard.greet().await.unwrap();
             assert_eq!(found, expected, "{bytes:?} in pieces of {most}");

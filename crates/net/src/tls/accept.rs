@@ -29,7 +29,7 @@ pub struct TlsRefusal {
 /// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub enum AcceptError {
-    /// One side has to be reconfigured.
+    /// The configuration of one side is wrong.
     #[error(transparent)]
     TlsRefusal(#[from] TlsRefusal),
     /// An ordinary network error.

@@ -63,6 +63,7 @@ fn transcode(
         out: Vec::new(),
         entries: Vec::new(),
     };
+    // Most requests become about twice as long in JSON.
     reserve(room, &mut transcoder.out, request.len() * 2)?;
     let root = &descriptors.messages[descriptors.root(signal)];
     transcoder.message(root, 0..request.len(), 0)?;
@@ -89,15 +90,15 @@ struct Transcoder<'d, 'r> {
     entries: Vec<Entry<'d>>,
 }
 
-/// One occurrence of a field.
+/// An occurrence of a field.
 #[derive(Clone)]
 struct Entry<'d> {
     field: &'d FieldDescriptor,
     content: Content,
 }
 
-/// Maximum size in bytes of a write that skips the budget check: a number, a name, punctuation.
-const SHORT: usize = 128;
+/// Bytes that are reserved for writes without their own reservation: a number, a field name, punctuation.
+const UNCHECKED_BYTES: usize = 128;
 
 impl<'d> Transcoder<'d, '_> {
     fn message(
@@ -109,19 +110,19 @@ impl<'d> Transcoder<'d, '_> {
         if depth > MAX_DEPTH {
             return malformed(range.start, "nested too deep");
         }
-        reserve(self.room, &mut self.out, SHORT)?;
-        let base = self.entries.len();
+        reserve(self.room, &mut self.out, UNCHECKED_BYTES)?;
+        let first = self.entries.len();
         self.scan(message, range)?;
-        let mine = &mut self.entries[base..];
+        let fields = &mut self.entries[first..];
         // JSON needs all elements of a list together; the stable sort keeps their order. Most requests are
         // sorted already.
-        if !mine.is_sorted_by_key(|entry| entry.field.number) {
-            mine.sort_by_key(|entry| entry.field.number);
+        if !fields.is_sorted_by_key(|entry| entry.field.number) {
+            fields.sort_by_key(|entry| entry.field.number);
         }
         let mut oneofs_seen = 0_u64;
-        let mut comma = false;
+        let mut needs_comma = false;
         self.out.push(b'{');
-        let mut at = base;
+        let mut at = first;
         while let Some(Entry { field, .. }) = self.entries.get(at) {
             let field = *field;
             let count = self.entries[at..]
@@ -136,7 +137,7 @@ impl<'d> Transcoder<'d, '_> {
                 oneofs_seen |= bit;
             }
             if field.repeated {
-                self.name(field, &mut comma);
+                self.name(field, &mut needs_comma);
                 self.list(field, at..at + count, depth)?;
             } else {
                 if count > 1 && field.kind == Type::Message {
@@ -144,18 +145,17 @@ impl<'d> Transcoder<'d, '_> {
                 }
                 let content = self.entries[at + count - 1].content.clone();
                 if field.has_presence() || !is_zero(field.kind, &content) {
-                    self.name(field, &mut comma);
+                    self.name(field, &mut needs_comma);
                     self.value(field, content, depth)?;
                 }
             }
             at += count;
         }
         self.out.push(b'}');
-        self.entries.truncate(base);
+        self.entries.truncate(first);
         Ok(())
     }
 
-    /// Collects the fields of a message.
     fn scan(&mut self, message: &'d MessageDescriptor, range: Range<usize>) -> Result<(), Stop> {
         let Some(mut rest) = self.request.get(range.clone()) else {
             return malformed(range.start, "the message is cut off");
@@ -214,8 +214,8 @@ impl<'d> Transcoder<'d, '_> {
         Ok(())
     }
 
-    fn name(&mut self, field: &FieldDescriptor, comma: &mut bool) {
-        if std::mem::replace(comma, true) {
+    fn name(&mut self, field: &FieldDescriptor, needs_comma: &mut bool) {
+        if std::mem::replace(needs_comma, true) {
             self.out.push(b',');
         }
         self.out.push(b'"');
@@ -258,7 +258,7 @@ impl<'d> Transcoder<'d, '_> {
                     Err(_) => return malformed(at, "no valid varint"),
                 },
             };
-            reserve(self.room, &mut self.out, SHORT)?;
+            reserve(self.room, &mut self.out, UNCHECKED_BYTES)?;
             self.number(field.kind, bits);
         }
         Ok(())
@@ -270,7 +270,7 @@ impl<'d> Transcoder<'d, '_> {
         content: Content,
         depth: usize,
     ) -> Result<(), Stop> {
-        reserve(self.room, &mut self.out, SHORT)?;
+        reserve(self.room, &mut self.out, UNCHECKED_BYTES)?;
         let range = match content {
             Content::Bits(bits) => {
                 self.number(field.kind, bits);
@@ -286,13 +286,13 @@ impl<'d> Transcoder<'d, '_> {
             }
             (Type::String, _) => match std::str::from_utf8(bytes) {
                 Ok(text) => {
-                    reserve(self.room, &mut self.out, SHORT + escaped(bytes))?;
+                    reserve(self.room, &mut self.out, UNCHECKED_BYTES + escaped(bytes))?;
                     self.text(text);
                 }
                 Err(_) => return malformed(range.start, "a string is not valid UTF-8"),
             },
             _ if is_id(field) => {
-                reserve(self.room, &mut self.out, SHORT + 2 * bytes.len())?;
+                reserve(self.room, &mut self.out, UNCHECKED_BYTES + 2 * bytes.len())?;
                 self.out.push(b'"');
                 for byte in bytes {
                     self.out.push(HEX[usize::from(byte >> 4)]);
@@ -302,7 +302,7 @@ impl<'d> Transcoder<'d, '_> {
             }
             _ => {
                 let len = encoded_len(bytes.len(), true).unwrap_or(usize::MAX / 2);
-                reserve(self.room, &mut self.out, SHORT + len)?;
+                reserve(self.room, &mut self.out, UNCHECKED_BYTES + len)?;
                 self.print(format_args!("\"{}\"", Base64Display::new(bytes, &STANDARD)));
             }
         }

@@ -13,12 +13,12 @@ type GaugeKey = (usize, usize, ProfileKind);
 
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
-    levels: HashMap<GaugeKey, Level>,
+    levels: HashMap<GaugeKey, GaugeSums>,
     saturated: u64,
 }
 
 #[derive(Debug)]
-struct Level {
+struct GaugeSums {
     header: Header,
     profiles: i128,
     keys: Records<SampleId, SampleKey>,
@@ -26,16 +26,16 @@ struct Level {
 }
 
 impl Gauges {
-    pub(super) fn add(&mut self, place: GaugeKey, gauge: Gauge, profile: &Profile) {
-        let known = self.levels.get(&place);
+    pub(super) fn add(&mut self, key: GaugeKey, gauge: Gauge, profile: &Profile) {
+        let known = self.levels.get(&key);
         let outdated = known.is_some_and(|level| level.header.time > profile.header.time);
         if gauge == Gauge::Last {
             if outdated {
                 return;
             }
-            self.levels.remove(&place);
+            self.levels.remove(&key);
         }
-        let level = self.levels.entry(place).or_insert_with(|| Level {
+        let level = self.levels.entry(key).or_insert_with(|| GaugeSums {
             header: profile.header.clone(),
             profiles: 0,
             keys: Records::without_zero(),
@@ -54,20 +54,19 @@ impl Gauges {
         let mut all: Vec<_> = std::mem::take(&mut self.levels).into_iter().collect();
         // Hash tables have a random order.
         all.sort_by_key(|((instance, scope, _), level)| (*scope, *instance, level.header.time));
-        let finished = all
-            .into_iter()
-            .map(|(place, level)| (place, level.finish()));
+        let finished = all.into_iter().map(|(key, level)| (key, level.finish()));
         finished.collect()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let level = |level: &Level| level.keys.bytes() + level.sums.capacity() * size_of::<i128>();
+        let level =
+            |level: &GaugeSums| level.keys.bytes() + level.sums.capacity() * size_of::<i128>();
         let levels: usize = self.levels.values().map(level).sum();
-        self.levels.capacity() * size_of::<(GaugeKey, Level)>() + levels
+        self.levels.capacity() * size_of::<(GaugeKey, GaugeSums)>() + levels
     }
 }
 
-impl Level {
+impl GaugeSums {
     /// Adds a profile. Returns the number of saturated values.
     fn add(&mut self, profile: &Profile) -> u64 {
         let mut saturated = 0;
@@ -85,8 +84,8 @@ impl Level {
                 self.sums.resize(at + 1, 0);
             }
             if let Some(sum) = self.sums.get_mut(at) {
-                let (total, cut) = sample.total();
-                saturated += u64::from(cut);
+                let (total, is_saturated) = sample.total();
+                saturated += u64::from(is_saturated);
                 *sum += i128::from(total);
             }
         }

@@ -15,7 +15,6 @@ use crate::testing;
 use crate::testing_requests::named;
 use crate::testing_subjects::about;
 
-/// Returns the content hash of each profile, in order.
 fn contents(request: &[u8]) -> Result<Vec<u128>, ProfileFault> {
     let (entries, resources) = Entries::of_request(request)?;
     let mut memory = Vec::new();

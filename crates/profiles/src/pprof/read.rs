@@ -54,7 +54,7 @@ impl Default for ReadOptions {
 /// A converted file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Converted {
-    /// One profile per sample type, in the file's order, in a scope without a name. Every sample type has a profile, so
+    /// Profiles, one per sample type, in the file's order, in a scope without a name. Every sample type has a profile, so
     /// that the conversion back keeps all types. A profile without values has a single sample of 0.
     pub profiles: ScopeProfiles,
     /// Mapping of the main program, the first mapping of a pprof file, if the mapping is referenced. Mappings have no

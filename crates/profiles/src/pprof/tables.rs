@@ -140,6 +140,7 @@ fn id(table: FileTable, message: &[u8], ids: Ids) -> Result<u64, Error> {
 /// Whether an unreadable file is a concatenation of files. Each file begins its strings with an empty one and has
 /// one time.
 pub(super) fn is_concatenated(file: &[u8]) -> bool {
+    // Fields of `Profile` in profile.proto: 6 is `string_table`, 9 is `time_nanos`.
     let (mut strings, mut times) = (false, false);
     for field in Fields::new(file).map_while(Result::ok) {
         match (field.number, field.value) {
@@ -220,6 +221,7 @@ impl<'f> Tables<'f> {
             let (number, value) = (field.number, field.value);
             let message = || bytes(PLACE, number, value);
             let integer = || integer(PLACE, number, value);
+            // Field numbers of `Profile` in profile.proto.
             match number {
                 1 if tables.sample_types.len() == SAMPLE_TYPES => {
                     return Err(Error::SampleTypes(SAMPLE_TYPES));

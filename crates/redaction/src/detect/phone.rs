@@ -76,12 +76,12 @@ fn international(text: &[u8], code: usize, start: usize) -> Option<Span> {
     if !(9..=15).contains(&digits) || word(after) || decimals || after == b':' && digits < 10 {
         return None;
     }
-    assigned(number, digits).then_some(start..end)
+    has_assigned_country_code(number, digits).then_some(start..end)
 }
 
 /// Whether a number with this many digits begins with an assigned country code (ITU Operational Bulletin 1114). A North
 /// American number must also have the fixed length.
-fn assigned(number: u64, digits: u32) -> bool {
+fn has_assigned_country_code(number: u64, digits: u32) -> bool {
     let first = |count: u32| number / 10_u64.pow(digits - count);
     match first(1) {
         1 => {
@@ -153,17 +153,17 @@ fn parenthesised(text: &[u8], digits: usize) -> Option<usize> {
 fn grouped(text: &[u8], start: usize) -> Option<usize> {
     let groups = Groups::read(text, start, b" -./");
     let count = groups.groups.len();
-    let place = |group: usize| groups.groups.get(group).map_or(0, |group| group.0);
+    let start_of = |group: usize| groups.groups.get(group).map_or(0, |group| group.0);
     let named = || context::said(text, start, &PHONES);
     let spaced = groups.separator == b' ' && groups.are(&[3, 3, 4]) && named();
     if matches!(groups.separator, b'-' | b'.') || spaced {
-        if count == 3 && groups.are(&[3, 3, 4]) && area_and_exchange(text, start, place(1)) {
+        if count == 3 && groups.are(&[3, 3, 4]) && area_and_exchange(text, start, start_of(1)) {
             return Some(groups.end(3));
         }
         if count == 4
             && groups.are(&[1, 3, 3, 4])
             && byte(text, start) == b'1'
-            && area_and_exchange(text, place(1), place(2))
+            && area_and_exchange(text, start_of(1), start_of(2))
         {
             return Some(groups.end(4));
         }

@@ -251,7 +251,6 @@ impl Active {
     }
 }
 
-/// Whether a segment of this size and age is full.
 fn is_full(len: u64, age: Duration, options: &Options) -> bool {
     // Without an fsync per group, a failed fsync may leave the whole segment unsynced, and the rescue reads all of it
     // into memory.

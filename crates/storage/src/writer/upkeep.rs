@@ -75,7 +75,7 @@ impl Writer {
         }
         if finished.is_empty() {
             if wanted {
-                // Backlog tasks have to make room in another way.
+                // Waiting tasks have to make room in another way.
                 self.shared.freed.notify_waiters();
             }
             return;

@@ -77,7 +77,6 @@ struct Reading<'a, 'm> {
     known: Vec<(i32, ContextId)>,
 }
 
-/// An inlined call in the inlining tree of a function.
 struct Inlined {
     name: u32,
     start_line: u32,

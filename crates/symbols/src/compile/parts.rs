@@ -82,7 +82,6 @@ impl<'data> Parts<'data> {
         build_id(&self.binary)
     }
 
-    /// Address ranges of code, in order.
     pub(super) fn code(&self) -> Vec<Range<u64>> {
         let code = self.binary.code();
         match &self.debug {

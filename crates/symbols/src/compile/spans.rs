@@ -1,4 +1,4 @@
-//! Combines functions and lines.
+//! Combines the address ranges of functions and inlined calls with the rows of the line table.
 
 use super::model::{ContextId, NO_CONTEXT, SourcePosition};
 
@@ -6,7 +6,7 @@ use super::model::{ContextId, NO_CONTEXT, SourcePosition};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) address: u64,
-    pub(super) place: SourcePosition,
+    pub(super) position: SourcePosition,
     /// End of a sequence: the lines of the following addresses are unknown.
     pub(super) end: bool,
 }
@@ -23,16 +23,20 @@ pub(super) struct Span {
 
 /// Addresses with one context and one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece<'r> {
+pub(super) struct CodeRange<'r> {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) context: ContextId,
     pub(super) row: Option<&'r Row>,
 }
 
-/// Calls `emit` for all pieces, in order. The rows are sorted; each row extends to the next row.
-pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl FnMut(Piece<'r>)) {
-    let mut cover = Cover {
+/// Calls `emit` for all ranges, in order. The rows are sorted; each row extends to the next row.
+pub(super) fn for_each_range<'r>(
+    spans: &mut [Span],
+    rows: &'r [Row],
+    emit: &mut impl FnMut(CodeRange<'r>),
+) {
+    let mut writer = RangeWriter {
         rows,
         next: 0,
         at: 0,
@@ -41,21 +45,25 @@ pub(super) fn pieces<'r>(spans: &mut [Span], rows: &'r [Row], emit: &mut impl Fn
     spans.sort_by_key(|span| (span.start, span.depth));
     let mut open: Vec<Span> = Vec::new();
     for span in spans.iter() {
-        close(&mut open, span.start, &mut cover);
-        cover.up_to(
+        close(&mut open, span.start, &mut writer);
+        writer.write_up_to(
             span.start,
             open.last().map_or(NO_CONTEXT, |span| span.context),
         );
         open.push(*span);
     }
-    close(&mut open, u64::MAX, &mut cover);
-    cover.up_to(u64::MAX, NO_CONTEXT);
+    close(&mut open, u64::MAX, &mut writer);
+    writer.write_up_to(u64::MAX, NO_CONTEXT);
 }
 
-/// Advances to `address`, emitting pieces while a span is open.
-fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl FnMut(Piece<'r>)>) {
+/// Advances to `address`, emitting ranges while a span is open.
+fn close<'r>(
+    open: &mut Vec<Span>,
+    address: u64,
+    writer: &mut RangeWriter<'r, '_, impl FnMut(CodeRange<'r>)>,
+) {
     while let Some(span) = open.last() {
-        cover.up_to(span.end.min(address), span.context);
+        writer.write_up_to(span.end.min(address), span.context);
         if span.end > address {
             break;
         }
@@ -63,7 +71,7 @@ fn close<'r>(open: &mut Vec<Span>, address: u64, cover: &mut Cover<'r, '_, impl 
     }
 }
 
-struct Cover<'r, 'e, E> {
+struct RangeWriter<'r, 'e, E> {
     rows: &'r [Row],
     /// Index of the first row behind `at`.
     next: usize,
@@ -71,15 +79,15 @@ struct Cover<'r, 'e, E> {
     emit: &'e mut E,
 }
 
-impl<'r, E: FnMut(Piece<'r>)> Cover<'r, '_, E> {
-    fn up_to(&mut self, to: u64, context: ContextId) {
+impl<'r, E: FnMut(CodeRange<'r>)> RangeWriter<'r, '_, E> {
+    fn write_up_to(&mut self, to: u64, context: ContextId) {
         while self.at < to {
             let row = self.next.checked_sub(1).and_then(|row| self.rows.get(row));
             let row = row.filter(|row| !row.end);
             let following = self.rows.get(self.next);
             let end = following.map_or(to, |row| row.address.clamp(self.at, to));
             if self.at < end && (context != NO_CONTEXT || row.is_some()) {
-                (self.emit)(Piece {
+                (self.emit)(CodeRange {
                     start: self.at,
                     end,
                     context,
@@ -103,13 +111,13 @@ mod tests {
     use super::*;
 
     fn row(address: u64, line: u32) -> Row {
-        let place = SourcePosition {
+        let position = SourcePosition {
             line,
             ..SourcePosition::default()
         };
         Row {
             address,
-            place,
+            position,
             end: line == 0,
         }
     }
@@ -125,8 +133,8 @@ mod tests {
 
     fn all(mut spans: Vec<Span>, rows: &[Row]) -> Vec<(u64, u64, ContextId, u32)> {
         let mut all = Vec::new();
-        pieces(&mut spans, rows, &mut |piece| {
-            let line = piece.row.map_or(0, |row| row.place.line);
+        for_each_range(&mut spans, rows, &mut |piece| {
+            let line = piece.row.map_or(0, |row| row.position.line);
             all.push((piece.start, piece.end, piece.context, line));
         });
         all

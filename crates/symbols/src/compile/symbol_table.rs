@@ -73,7 +73,7 @@ pub(super) fn read(
         });
     }
     let mut ranges = Vec::with_capacity(spans.len());
-    spans::pieces(&mut spans, &[], &mut |piece| {
+    spans::for_each_range(&mut spans, &[], &mut |piece| {
         ranges.push(Range {
             start: piece.start,
             end: piece.end,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
 /// Time for which the breaker stays open. After it, one trial request is allowed.
 const OPEN: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ use crate::find::{BinaryFiles, BinarySource, blocking};
 pub(super) struct Compiled {
     pub(super) file: SymbolFile,
     /// Failure of the companion files, if only the binary was compiled.
-    left_out: Option<Failure>,
+    companion_failure: Option<Failure>,
 }
 
 impl Library {
@@ -82,13 +82,16 @@ impl Library {
                 }
             };
             match self.compile(id, found, partial.is_some()).await {
-                Ok(Compiled { file, left_out }) => {
+                Ok(Compiled {
+                    file,
+                    companion_failure,
+                }) => {
                     self.metrics.count_fetch(source.name(), "found");
                     let file = Arc::new(file);
                     if file.has_lines() {
                         return Ok(file);
                     }
-                    match left_out {
+                    match companion_failure {
                         Some(failure) if !failure.is_caused_by_files() => failures.push(failure),
                         _ => reject(),
                     }
@@ -163,20 +166,20 @@ impl Library {
         let mut compiled = compiler
             .compile(&found.binary, &found.supplementary, output.path())
             .await;
-        let mut left_out = None;
+        let mut companion_failure = None;
         if let Err(failure) = &compiled
             && failure.may_be_caused_by_companions()
             && found.drop_companions()
         {
             debug!(build_id = %id, reason = %failure, "Compiling a binary without its debug file");
-            left_out = Some(failure.clone());
+            companion_failure = Some(failure.clone());
             let path = output.path().to_owned();
-            let begin_again = move || {
+            let truncate = move || {
                 let mut options = File::options();
                 let file = options.write(true).truncate(true).open(path);
                 file.map_err(local)
             };
-            drop(blocking(begin_again).await?);
+            drop(blocking(truncate).await?);
             compiled = compiler.compile(&found.binary, &[], output.path()).await;
         }
         let took = began.elapsed().as_secs_f64();
@@ -186,7 +189,7 @@ impl Library {
         }
         let (cache, id) = (self.tools.cache.clone(), id.clone());
         let in_use = self.state().in_use();
-        let keep = move || {
+        let store = move || {
             // Dropping `found` deletes downloads.
             drop(found);
             compiled?;
@@ -207,14 +210,17 @@ impl Library {
             };
             Ok((file, cache.trim().map_err(local)?))
         };
-        let kept = blocking(keep).await;
+        let stored = blocking(store).await;
         drop(turn);
-        let (file, trimmed) = kept?;
+        let (file, trimmed) = stored?;
         self.metrics.cache_bytes.set(trimmed.bytes as f64);
         let mut state = self.state();
         // The disk space of a deleted file is freed when no process has the file open.
         trimmed.deleted.iter().for_each(|id| state.close(id));
-        Ok(Compiled { file, left_out })
+        Ok(Compiled {
+            file,
+            companion_failure,
+        })
     }
 
     /// Combines all failures into one. The combined failure is valid until the first of its causes may have ended.
@@ -240,35 +246,35 @@ impl Library {
                 ..before.clone()
             },
             _ => {
-                let counts = failures.iter().map(retry_delay).min();
-                let counts = counts.unwrap_or(self.missing_for);
-                let chance = 1.0 - JITTER + 2.0 * JITTER * fastrand::f64();
+                let shortest = failures.iter().map(retry_delay).min();
+                let shortest = shortest.unwrap_or(self.missing_for);
+                let jitter = 1.0 - JITTER + 2.0 * JITTER * fastrand::f64();
                 Absence {
                     kind: failure.kind(),
-                    until: SystemTime::now() + counts.mul_f64(chance),
+                    until: SystemTime::now() + shortest.mul_f64(jitter),
                     limits: self.tools.compiler.limits(),
                     rejected,
                 }
             }
         };
-        let what = match wanted {
+        let message = match wanted {
             SymbolKind::Any => "Found no symbols for a binary",
             SymbolKind::Better => "Found only symbols without line numbers for a binary",
         };
         // A missing build id is expected and logged at debug level only.
-        let news = match failure {
+        let admitted = match failure {
             Failure::NotFound => None,
             _ => self.log.admit(),
         };
-        match news {
-            None => debug!(build_id = %id, reason = %failure, "{what}"),
+        match admitted {
+            None => debug!(build_id = %id, reason = %failure, "{message}"),
             Some(suppressed) => warn!(
                 otelcol.component.id = %self.metrics.id,
                 otelcol.component.kind = "processor",
                 build_id = %id,
                 reason = %failure,
                 suppressed,
-                "{what}"
+                "{message}"
             ),
         }
         // Directories are searched again after a minute in any case, so their failure needs no note. With notes, a

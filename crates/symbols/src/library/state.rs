@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{DIRECTORY_INTERVAL, Lookup, MAX_ABSENT, OPEN, Pending, QUEUE_LENGTH};
+use super::{DIRECTORY_INTERVAL, Lookup, MAX_ABSENT, MAX_OPEN, Pending, QUEUE_LENGTH};
 use crate::build_id::BuildId;
 use crate::failure::FailureKind;
 use crate::file::SymbolFile;
@@ -37,7 +37,7 @@ pub(super) struct Open {
     used: u64,
     used_at: SystemTime,
     /// Time of the next search for a better file, if a better file may exist.
-    better: Option<Instant>,
+    next_search: Option<Instant>,
 }
 
 impl State {
@@ -76,19 +76,19 @@ impl State {
         let Some(Known::Open(open)) = self.known.get_mut(id) else {
             return None;
         };
-        open.better
+        open.next_search
             .filter(|time| *time <= now && self.waiting < QUEUE_LENGTH)?;
-        open.better = Some(now + DIRECTORY_INTERVAL);
+        open.next_search = Some(now + DIRECTORY_INTERVAL);
         self.waiting += 1;
         Some(open.file.clone())
     }
 
-    /// Replaces the state of a build id by open symbols. From `better` on, a search for better symbols may start.
-    pub(super) fn open(&mut self, id: BuildId, file: Arc<SymbolFile>, better: Instant) {
+    /// Replaces the state of a build id by open symbols. From `next_search` on, a search for better symbols may start.
+    pub(super) fn open(&mut self, id: BuildId, file: Arc<SymbolFile>, next_search: Instant) {
         self.close(&id);
         let bytes = file.bytes();
         while self.open > 0
-            && (self.open >= OPEN || self.open_bytes.saturating_add(bytes) > self.max_bytes)
+            && (self.open >= MAX_OPEN || self.open_bytes.saturating_add(bytes) > self.max_bytes)
         {
             let open = self.known.iter().filter_map(|(id, known)| match known {
                 Known::Open(open) => Some((open.used, id)),
@@ -103,7 +103,7 @@ impl State {
         let open = Open {
             used: self.clock,
             used_at: SystemTime::now(),
-            better: (!file.has_lines()).then_some(better),
+            next_search: (!file.has_lines()).then_some(next_search),
             file,
         };
         self.known.insert(id, Known::Open(open));

@@ -423,11 +423,11 @@ async fn absent_build_ids_are_bounded_in_memory() {
         crate::testing::compiled(&id(1), &path);
         Arc::new(SymbolFile::open(&path).unwrap())
     };
-    for number in 0..2 * OPEN as u64 {
+    for number in 0..2 * MAX_OPEN as u64 {
         let id = BuildId::from_bytes(&[&number.to_be_bytes()[..], b"open"].concat()).unwrap();
         state.open(id, file.clone(), Instant::now());
     }
-    assert_eq!(state.open, OPEN);
+    assert_eq!(state.open, MAX_OPEN);
 }
 
 /// Returns a binary with this number, and its compiled form.

@@ -94,7 +94,7 @@ pub(super) fn compare(arguments: &Comparison) -> Outcome {
     }
 }
 
-/// One of the two measurements.
+/// A measurement of the comparison.
 struct Side {
     top: Top,
     loaded: load::Loaded,

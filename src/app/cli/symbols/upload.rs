@@ -178,7 +178,6 @@ impl Uploader {
     }
 }
 
-/// Streams a file in chunks.
 fn pieces(file: File) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> {
     stream::unfold(Some(file), |file| async {
         let mut file = file?;

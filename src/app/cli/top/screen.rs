@@ -33,7 +33,6 @@ pub(super) fn size() -> Size {
     }
 }
 
-/// Formats a snapshot, truncated to the size of the terminal.
 pub(super) fn render(snapshot: &Value, size: Size) -> String {
     let mut text = header(snapshot);
     text.push('\n');

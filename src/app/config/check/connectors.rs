@@ -29,12 +29,10 @@ fn takes(connector: &Declared, signal: Signal) -> bool {
     signals.iter().any(|(supported, _)| *supported == signal)
 }
 
-/// Returns the signals that a connector produces from a signal.
 fn makes(connector: &Declared, signal: Signal) -> Vec<Signal> {
     connector.emits.map_or_else(|| vec![signal], <[_]>::to_vec)
 }
 
-/// Returns the signals from which a connector can produce a signal.
 fn made_of(connector: &Declared, signal: Signal) -> Vec<Signal> {
     let all = Signal::ALL.into_iter();
     all.filter(|from| connects(connector, *from, signal))

@@ -10,7 +10,7 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
         .writing
         .iter()
         .filter(|writing| facts.runs(writing.kind, &writing.id))
-        .map(|writing| (plain(&writing.file), writing))
+        .map(|writing| (normalized(&writing.file), writing))
         // Terminals and other devices may be shared.
         .filter(|(file, _)| !file.starts_with("/dev"))
         .collect();
@@ -43,19 +43,19 @@ pub(super) fn check(facts: &Facts, report: &mut Report) {
 
 /// Returns the absolute path without `.` and `..`. Links are not followed, because the file may not
 /// exist yet.
-fn plain(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut plain = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for component in path.components() {
         match component {
             Component::ParentDir => {
-                plain.pop();
+                normalized.pop();
             }
             Component::CurDir => {}
-            other => plain.push(other),
+            other => normalized.push(other),
         }
     }
-    plain
+    normalized
 }
 
 #[cfg(test)]
@@ -64,9 +64,9 @@ mod tests {
 
     #[test]
     fn one_file_has_one_path() {
-        let plain = |path: &str| super::plain(Path::new(path));
-        assert_eq!(plain("/a/./b/../c"), Path::new("/a/c"));
-        assert_eq!(plain("c"), plain("./x/../c"));
-        assert!(plain("c").is_absolute());
+        let path = |path: &str| super::normalized(Path::new(path));
+        assert_eq!(path("/a/./b/../c"), Path::new("/a/c"));
+        assert_eq!(path("c"), path("./x/../c"));
+        assert!(path("c").is_absolute());
     }
 }

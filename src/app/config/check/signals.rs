@@ -14,7 +14,6 @@ pub(in crate::app::config) struct Checked<'a, C: ?Sized + 'static> {
     pub(in crate::app::config) list: fn(&Draft) -> &Vec<Reference>,
     pub(in crate::app::config) components: &'a [(ComponentId, Configured<C>)],
     pub(in crate::app::config) section: Option<&'a Node>,
-    /// Asks one component to check its settings for a signal.
     pub(in crate::app::config) ask: fn(&C, Signal, &mut Problems),
 }
 

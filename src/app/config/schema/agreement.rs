@@ -287,7 +287,6 @@ fn compare<C: ?Sized>(
     accepted
 }
 
-/// Number of differences shown in a failure.
 const MAX_SHOWN_DIFFERENCES: usize = 150;
 
 #[test]

@@ -171,7 +171,6 @@ fn defaults_for_nothing(object: &mut Map<String, Value>) {
     }
 }
 
-/// Allows null in a schema.
 fn allow_nothing(schema: &mut Value) {
     let nothing = json!({"type": "null"});
     // Schemas that refuse every value stay unchanged.

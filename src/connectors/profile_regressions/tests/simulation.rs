@@ -45,9 +45,7 @@ struct Service {
     random: fastrand::Rng,
     /// Mean samples of a minute.
     samples: f64,
-    /// Share of each function.
     shares: Vec<f64>,
-    /// Current deviation of each handler's part in the mix.
     mix: [f64; HANDLERS],
     minute: u64,
     history: History,

@@ -53,12 +53,11 @@ struct Buffer(Arc<Mutex<Written>>);
 
 struct Written {
     part_size: usize,
-    full: Vec<Piece>,
-    last: Piece,
+    full: Vec<UploadPart>,
+    last: UploadPart,
 }
 
-/// A part and its memory.
-struct Piece {
+struct UploadPart {
     bytes: Vec<u8>,
     charge: Charge,
 }
@@ -88,7 +87,7 @@ impl Store {
         let written = Buffer(Arc::new(Mutex::new(Written {
             part_size: self.part_size,
             full: Vec::new(),
-            last: Piece::new(&self.memory),
+            last: UploadPart::new(&self.memory),
         })));
         let whole = format!("{}/{path}", self.prefix);
         let unfinished = Unfinished {
@@ -139,7 +138,7 @@ impl Unfinished {
         }
     }
 
-    async fn complete(&mut self, last: Piece) -> Result<()> {
+    async fn complete(&mut self, last: UploadPart) -> Result<()> {
         if self.upload.is_none() {
             self.bytes = last.bytes.len() as u64;
             let _charge = last.charge;
@@ -173,12 +172,12 @@ impl Unfinished {
 
     /// Passes the next part to the upload. Does not wait, because a removed part would be lost if
     /// the caller were cancelled.
-    fn pass_on(&mut self, piece: Piece) {
+    fn pass_on(&mut self, piece: UploadPart) {
         let Some(upload) = &mut self.upload else {
             return;
         };
         self.bytes += piece.bytes.len() as u64;
-        let Piece { bytes, charge } = piece;
+        let UploadPart { bytes, charge } = piece;
         let part = upload.multipart.put_part(bytes.into());
         upload.in_flight.spawn(async move {
             let _charge = charge;
@@ -221,9 +220,9 @@ impl Upload {
     }
 }
 
-impl Piece {
+impl UploadPart {
     fn new(memory: &Arc<Memory>) -> Self {
-        Piece {
+        UploadPart {
             bytes: Vec::new(),
             charge: memory.rows(),
         }
@@ -239,13 +238,13 @@ impl Buffer {
         !self.lock().full.is_empty()
     }
 
-    fn take_full(&self) -> Option<Piece> {
+    fn take_full(&self) -> Option<UploadPart> {
         let mut written = self.lock();
         (!written.full.is_empty()).then(|| written.full.remove(0))
     }
 
-    fn take_last(&self, memory: &Arc<Memory>) -> Piece {
-        std::mem::replace(&mut self.lock().last, Piece::new(memory))
+    fn take_last(&self, memory: &Arc<Memory>) -> UploadPart {
+        std::mem::replace(&mut self.lock().last, UploadPart::new(memory))
     }
 }
 
@@ -260,7 +259,7 @@ impl io::Write for Buffer {
             .extend_from_slice(bytes.get(..taken).unwrap_or_default());
         last.charge.set(last.bytes.capacity());
         if last.bytes.len() == written.part_size {
-            let next = Piece {
+            let next = UploadPart {
                 bytes: Vec::new(),
                 charge: last.charge.another(),
             };

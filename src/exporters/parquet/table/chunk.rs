@@ -32,7 +32,7 @@ const MIN_COMPRESSION_GAIN: usize = 32;
 /// Rows between two checks of a page's total size, its levels included.
 const LOOK_ROWS: usize = 64;
 
-/// One column of one row group. The caller adds levels and values, and marks the ends of rows.
+/// A column of a row group. The caller adds levels and values, and marks the ends of rows.
 pub(super) struct Chunk<E> {
     descriptor: ColumnDescPtr,
     pub(super) encoder: E,
@@ -385,7 +385,6 @@ fn statistics(physical: Physical, bounds: Option<Bounds>, nulls: u64) -> Statist
     }
 }
 
-/// Returns a bloom filter for that many values.
 pub(super) fn bloom_filter(values: usize) -> Option<Sbbf> {
     /// Rate of false positives for absent values.
     const FALSE_POSITIVES: f64 = 0.01;

@@ -9,8 +9,8 @@ use super::chunk::bloom_filter;
 use super::group::RowGroup;
 use super::rows::Shared;
 use super::strings::{NONE, Strings};
-use super::texts::{AttributeOwner, Column, Texts, Words};
-use super::values::{Bits, Doubles, Fixed, Numbers, Plain64, Whole};
+use super::texts::{AttributeOwner, Column, Numbers64, Texts};
+use super::values::{Bits, Doubles, Fixed, Integers64, Numbers, Plain64};
 
 /// Minimum number of ids for a bloom filter, which takes 4 KiB.
 pub(super) const FILTERED_IDS: usize = 256;
@@ -22,7 +22,7 @@ impl RowGroup<'_> {
         name: &str,
         rows: impl Iterator<Item = i64>,
     ) -> Result<(), WriteError> {
-        self.flat(name, Whole::deltas(), rows)
+        self.flat(name, Integers64::deltas(), rows)
     }
 
     /// Writes times in nanoseconds since 1970: a column of microseconds, and a column of the
@@ -51,7 +51,7 @@ impl RowGroup<'_> {
         rows: impl Iterator<Item = R> + Clone,
     ) -> Result<(), WriteError> {
         let times = rows.clone().map(|row| row.map(microseconds));
-        self.list(micros, Whole::deltas(), times)?;
+        self.list(micros, Integers64::deltas(), times)?;
         self.number_lists(nanos, rows.map(|row| row.map(nanoseconds)))
     }
 
@@ -63,7 +63,7 @@ impl RowGroup<'_> {
         name: &str,
         rows: impl Iterator<Item = i64>,
     ) -> Result<(), WriteError> {
-        self.flat(name, Whole::plain(), rows)
+        self.flat(name, Integers64::plain(), rows)
     }
 
     pub(super) fn optional_deltas(
@@ -71,7 +71,7 @@ impl RowGroup<'_> {
         name: &str,
         rows: impl Iterator<Item = Option<i64>>,
     ) -> Result<(), WriteError> {
-        self.optional(name, Whole::deltas(), rows)
+        self.optional(name, Integers64::deltas(), rows)
     }
 
     /// Writes unsigned counts.
@@ -81,7 +81,7 @@ impl RowGroup<'_> {
         rows: impl Iterator<Item = Option<u64>>,
     ) -> Result<(), WriteError> {
         let rows = rows.map(|count| count.map(u64::cast_signed));
-        self.optional(name, Whole::unsigned_deltas(), rows)
+        self.optional(name, Integers64::unsigned_deltas(), rows)
     }
 
     pub(super) fn optional_doubles(
@@ -116,7 +116,7 @@ impl RowGroup<'_> {
     ) -> Result<(), WriteError> {
         let mut all = Strings::default();
         let ids: Vec<u32> = rows.map(|hash| all.intern(&hash.to_le_bytes())).collect();
-        let source = Words(&all);
+        let source = Numbers64(&all);
         let encoder = Texts::of(&source, each_once(ids.iter().copied()), Column::Hashes);
         self.flat(name, encoder, ids.iter().copied())
     }
@@ -214,7 +214,6 @@ impl RowGroup<'_> {
         self.runs_of_texts(name, source, each_once(rows))
     }
 
-    /// Writes texts, each with the length of its run of rows.
     pub(super) fn runs_of_texts(
         &mut self,
         name: &str,

@@ -169,7 +169,6 @@ impl Contexts {
         id
     }
 
-    /// Builds the lookup key from a message and its schema URL.
     fn join(&mut self, message: &[u8], schema_url: &[u8]) {
         self.scratch.clear();
         put_varint(message.len() as u64, &mut self.scratch);

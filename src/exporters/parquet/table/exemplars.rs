@@ -9,7 +9,7 @@ use super::ranges::Ranges;
 use super::read::{bytes, fields, number};
 use super::rows::Shared;
 use super::strings::Strings;
-use super::values::Whole;
+use super::values::Integers64;
 
 gathered! {
     /// Exemplars of all data points of a table.
@@ -75,7 +75,7 @@ impl Exemplars {
         group.time_lists(["exemplar_timestamp", "exemplar_timestamp_nanos"], times)?;
         group.double_lists("exemplar_value", values(lists.clone(), &self.value))?;
         let ints = values(lists.clone(), &self.int);
-        group.list("exemplar_value_int", Whole::deltas(), ints)?;
+        group.list("exemplar_value_int", Integers64::deltas(), ints)?;
         let types = values(lists.clone(), &self.value_type);
         group.text_lists("exemplar_value_type", &shared.texts, types)?;
         group.id_lists("exemplar_trace_id", values(lists.clone(), &self.trace))?;

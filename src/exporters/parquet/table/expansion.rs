@@ -5,7 +5,7 @@ use super::copies::{MOST_COPIED, MOST_COPIED_PER_BYTE, copied};
 use super::cost::{RowError, TooMuch};
 use super::read::{bytes, fields, head};
 use super::resolve::indices;
-use super::stack_expansion::{OfStacks, of, of_stacks, one, resolved};
+use super::stack_expansion::{StackExpansion, of, of_stacks, one, resolved};
 use super::{Layout, ProfilesLayout};
 use tributary_otlp::room::Room;
 use tributary_otlp::{Malformed, Signal};
@@ -110,7 +110,7 @@ pub(super) fn of_profiles(
     layout: &Layout,
 ) -> Result<(Expansion, Vec<u64>), Malformed> {
     let apart = layout.options.profiles == ProfilesLayout::Stacks;
-    let OfStacks {
+    let StackExpansion {
         depths,
         bytes,
         memory,

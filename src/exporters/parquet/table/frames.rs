@@ -11,7 +11,7 @@ use super::group::RowGroup;
 use super::ranges::Ranges;
 use super::strings::Strings;
 use super::text::quote;
-use super::texts::Words;
+use super::texts::Numbers64;
 use super::values::Bits;
 
 /// A frame, as numbers of texts and of words.
@@ -238,7 +238,7 @@ impl Frames {
                 frames.map(move |frame| get(&self.frames[*frame as usize]))
             })
         };
-        let (texts, words) = (&self.texts, &Words(&self.words));
+        let (texts, words) = (&self.texts, &Numbers64(&self.words));
         // Always as long as the stack, so that the leaf of a stack without names is the same in
         // both layouts.
         let functions = rows.clone().map(|stack| {

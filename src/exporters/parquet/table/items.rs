@@ -2,7 +2,7 @@
 
 use super::context::{Known, Origin};
 use super::read::{head, messages};
-use super::rows::{OncePerTable, Place, service};
+use super::rows::{OncePerTable, RowDestination, service};
 use super::{Sink, logs, metrics, traces};
 use tributary_otlp::{Malformed, Signal};
 
@@ -24,7 +24,7 @@ pub(super) fn append(
             let scope = scope?;
             (origin.scope, origin.scope_schema_url) = head(scope)?;
             known.next_scope();
-            let mut place = Place {
+            let mut place = RowDestination {
                 sink: &mut *sink,
                 origin: &origin,
                 known: &mut known,

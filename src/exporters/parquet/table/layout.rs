@@ -37,7 +37,6 @@ impl Layout {
         }
     }
 
-    /// Returns the schema of files of that kind.
     pub(super) fn schema(&self, kind: TableKind) -> Result<Arc<SchemaDescriptor>, ParquetError> {
         let known = &self.schemas[kind as usize];
         if let Some(schema) = known.get() {

@@ -10,7 +10,7 @@ use super::group::RowGroup;
 use super::kind::TableKind;
 use super::order::Rows;
 use super::read::{bytes, each, fields, number, time};
-use super::rows::{Item, Place, Shared};
+use super::rows::{Item, RowDestination, Shared};
 use super::strings::{NONE, Texts};
 use super::{Layout, RowColumns, WriteError, text};
 use tributary_otlp::Malformed;
@@ -87,7 +87,7 @@ impl<'r> Record<'r> {
 
 pub(super) fn append(
     scope: &[u8],
-    place: &mut Place<'_, '_>,
+    place: &mut RowDestination<'_, '_>,
 ) -> Result<ControlFlow<()>, Malformed> {
     let records = each(scope, 2).map(Record::read);
     place.append(TableKind::Logs, 0, records, |table, context, record| {

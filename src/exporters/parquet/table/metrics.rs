@@ -13,7 +13,7 @@ use super::metric_head::{Form, Head};
 use super::order::Rows;
 use super::ranges::Lists;
 use super::read::{bytes, each, fields, fixed64s, number, time};
-use super::rows::{Item, Place, Shared};
+use super::rows::{Item, RowDestination, Shared};
 use super::strings::{NONE, Strings};
 use super::traces::name;
 use super::values::Bits;
@@ -83,7 +83,7 @@ pub(super) fn read(point: &[u8]) -> Result<Item<&[u8]>, Malformed> {
 
 pub(super) fn append(
     scope: &[u8],
-    place: &mut Place<'_, '_>,
+    place: &mut RowDestination<'_, '_>,
 ) -> Result<ControlFlow<()>, Malformed> {
     for metric in each(scope, 2) {
         let head = Head::read(metric)?;

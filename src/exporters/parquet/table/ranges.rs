@@ -69,7 +69,6 @@ impl<T: Copy> Gathered for Lists<T> {
 }
 
 impl<'o> Rows<'o> {
-    /// Returns the ranges of the rows' lists in columns of lists.
     pub(super) fn lists<'r>(
         self,
         lists: &'r Ranges,

@@ -8,7 +8,6 @@ pub(super) fn malformed(fault: WireFault) -> Malformed {
     Malformed::new(0, fault.text())
 }
 
-/// Returns the fields of a message as numbers and values.
 #[inline]
 pub(super) fn fields(message: &[u8]) -> impl Iterator<Item = Result<(u32, Value<'_>), Malformed>> {
     Fields::new(message).map(|field| match field {

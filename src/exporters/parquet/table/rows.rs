@@ -212,7 +212,6 @@ pub(super) fn service(resource: &[u8]) -> Arc<str> {
 /// Shared data of rows that a table has once, such as a resource and scope.
 #[derive(Debug, Default)]
 pub(super) struct OncePerTable {
-    /// Step and partition of the table that has the data.
     has_data: Option<(usize, Partition)>,
 }
 
@@ -253,7 +252,7 @@ pub(super) struct Item<T> {
 }
 
 /// Destination of the items of a scope.
-pub(super) struct Place<'p, 'r> {
+pub(super) struct RowDestination<'p, 'r> {
     pub(super) sink: &'p mut dyn Sink,
     pub(super) origin: &'p Origin<'r>,
     pub(super) known: &'p mut Known,
@@ -262,7 +261,7 @@ pub(super) struct Place<'p, 'r> {
     pub(super) once: OncePerTable,
 }
 
-impl Place<'_, '_> {
+impl RowDestination<'_, '_> {
     /// Appends items to their tables. Each table gets `shared` bytes that the items share, besides
     /// the origin. Breaks if a row is not admitted.
     pub(super) fn append<I>(

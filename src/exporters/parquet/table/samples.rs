@@ -14,7 +14,7 @@ use super::read::{bytes, fields, number};
 use super::resolve::{Dictionary, indices};
 use super::rows::Shared;
 use super::strings::{NONE, Strings};
-use super::values::Whole;
+use super::values::Integers64;
 use super::{Layout, ProfilesLayout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
 
@@ -228,7 +228,7 @@ impl RowColumns for Columns {
         let times = values(rows.lists(&self.timestamps), &self.timestamp);
         group.time_lists(["observation_timestamps", "observation_nanos"], times)?;
         let each = values(rows.lists(&self.values), &self.each_value);
-        group.list("observation_values", Whole::deltas(), each)?;
+        group.list("observation_values", Integers64::deltas(), each)?;
         group.ids("profile_id", profiles.clone().map(|p| p.id))?;
         group.ids("trace_id", rows.of(&self.trace))?;
         group.plain_ids("span_id", rows.of(&self.span))?;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use Of::*;
 use Shape::*;
+use ValueKind::*;
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{Type, TypePtr};
@@ -20,7 +20,7 @@ pub(super) const VERSION: &str = "2";
 pub(super) struct Column {
     pub(super) name: Cow<'static, str>,
     pub(super) shape: Shape,
-    pub(super) of: Of,
+    pub(super) of: ValueKind,
 }
 
 /// Number of values of a row.
@@ -34,9 +34,8 @@ pub(super) enum Shape {
     ListOfMaps,
 }
 
-/// Type of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum ValueKind {
     Text,
     Bytes,
     Timestamp,
@@ -50,7 +49,7 @@ pub(super) enum Of {
     Id8,
 }
 
-type Columns = &'static [(&'static str, Shape, Of)];
+type Columns = &'static [(&'static str, Shape, ValueKind)];
 
 const LOGS: Columns = &[
     ("timestamp", One, Timestamp),
@@ -218,7 +217,6 @@ const CONTEXT: Columns = &[
     ("resource_entities", OneOrNull, Text),
 ];
 
-/// Returns the columns of a table, in order.
 pub(super) fn columns(kind: TableKind, options: &TableOptions) -> Vec<Column> {
     let wide = options.profiles == ProfilesLayout::Wide;
     let parts: &[Columns] = match kind {
@@ -305,7 +303,7 @@ impl Column {
     }
 }
 
-impl Of {
+impl ValueKind {
     fn leaf(self, name: &str, repetition: Repetition) -> Result<TypePtr, ParquetError> {
         let (physical, logical, length) = match self {
             Text => (Physical::BYTE_ARRAY, Some(LogicalType::String), -1),

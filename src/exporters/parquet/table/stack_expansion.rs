@@ -42,8 +42,7 @@ pub(super) fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
     memory
 }
 
-/// The expansion of a dictionary.
-pub(super) struct OfStacks {
+pub(super) struct StackExpansion {
     /// Number of frames of each stack.
     pub(super) depths: Vec<u64>,
     /// Bytes of texts in all frames together.
@@ -58,7 +57,10 @@ const FRAME: u64 = 300;
 pub(super) const FRAME_OF_STACK: u64 = 32;
 
 /// Returns the expansion of the stacks of a dictionary. `apart`: stacks have a table of their own.
-pub(super) fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<OfStacks, Malformed> {
+pub(super) fn of_stacks(
+    dictionary: &Entries<'_>,
+    apart: bool,
+) -> Result<StackExpansion, Malformed> {
     let mut functions = Vec::with_capacity(dictionary.functions.len());
     for function in &dictionary.functions {
         let mut bytes = 0_u64;
@@ -137,7 +139,7 @@ pub(super) fn of_stacks(dictionary: &Entries<'_>, apart: bool) -> Result<OfStack
     }
     let texts = all.saturating_mul(MEMORY_PER_BYTE as u64 / 2);
     let frames = frames_of_all.saturating_mul(FRAME);
-    Ok(OfStacks {
+    Ok(StackExpansion {
         depths: stacks,
         bytes: all,
         memory: memory.saturating_add(texts).saturating_add(frames),

@@ -55,7 +55,6 @@ impl Tables {
         .unwrap();
     }
 
-    /// All rows of a kind as a file.
     fn file(&mut self, kind: TableKind) -> Bytes {
         let mut file = FileWriter::new(kind, &self.layout, Vec::new()).unwrap();
         for ((of, _), table) in &mut self.tables {
@@ -82,7 +81,6 @@ impl Sink for Tables {
     }
 }
 
-/// The rows of a file, each as texts by column.
 fn rows(file: Bytes) -> Vec<HashMap<String, String>> {
     let reader = SerializedFileReader::new(file).unwrap();
     let rows = reader.get_row_iter(None).unwrap();

@@ -107,7 +107,6 @@ pub(super) fn put_json(value: &AnyValue<'_>, output: &mut Vec<u8>) {
     }
 }
 
-/// Appends a text as a JSON string.
 pub(super) fn quote(text: &str, output: &mut Vec<u8>) {
     // Writing to memory does not fail, and every text is representable in JSON.
     let _ = serde_json::to_writer(output, text);

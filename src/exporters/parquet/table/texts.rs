@@ -34,9 +34,9 @@ impl AttributeOwner for Strings {
 }
 
 /// 64-bit numbers instead of texts.
-pub(super) struct Words<'s>(pub(super) &'s Strings);
+pub(super) struct Numbers64<'s>(pub(super) &'s Strings);
 
-impl AttributeOwner for Words<'_> {
+impl AttributeOwner for Numbers64<'_> {
     fn get(&self, id: u32) -> &[u8] {
         self.0.get(id)
     }
@@ -58,7 +58,7 @@ impl AttributeOwner for Words<'_> {
 /// Kind of a text column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Column {
-    /// One text per row, often in long runs. Readers use the bounds.
+    /// Texts, one per row, often in long runs. Readers use the bounds.
     Flat,
     /// Lists of texts.
     Lists,

@@ -10,7 +10,7 @@ use super::kind::TableKind;
 use super::order::{Rows, values};
 use super::ranges::Ranges;
 use super::read::{bytes, each, fields, number};
-use super::rows::{Item, Place, Shared};
+use super::rows::{Item, RowDestination, Shared};
 use super::strings::Strings;
 use super::{Layout, RowColumns, WriteError};
 use tributary_otlp::Malformed;
@@ -112,7 +112,7 @@ impl<'r> Span<'r> {
 
 pub(super) fn append(
     scope: &[u8],
-    place: &mut Place<'_, '_>,
+    place: &mut RowDestination<'_, '_>,
 ) -> Result<ControlFlow<()>, Malformed> {
     let spans = each(scope, 2).map(Span::read);
     place.append(TableKind::Traces, 0, spans, |table, context, span| {

@@ -42,16 +42,16 @@ pub(super) trait Encoder {
 
 /// 64-bit integers.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct Integers64 {
     values: Vec<i64>,
     is_unsigned: bool,
     encoding: Encoding,
 }
 
-impl Whole {
+impl Integers64 {
     /// Returns an encoder of differences, which suit times and counts.
     pub(super) fn deltas() -> Self {
-        Whole {
+        Integers64 {
             values: Vec::new(),
             is_unsigned: false,
             encoding: Encoding::DELTA_BINARY_PACKED,
@@ -60,22 +60,22 @@ impl Whole {
 
     /// Returns an encoder of differences of unsigned numbers, given as their bits.
     pub(super) fn unsigned_deltas() -> Self {
-        Whole {
+        Integers64 {
             is_unsigned: true,
-            ..Whole::deltas()
+            ..Integers64::deltas()
         }
     }
 
     /// Returns an encoder of plain values.
     pub(super) fn plain() -> Self {
-        Whole {
+        Integers64 {
             encoding: Encoding::PLAIN,
-            ..Whole::deltas()
+            ..Integers64::deltas()
         }
     }
 }
 
-impl Encoder for Whole {
+impl Encoder for Integers64 {
     type Item = i64;
 
     #[inline]
@@ -273,7 +273,6 @@ impl Encoder for Doubles {
     }
 }
 
-/// Booleans, one bit each.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     page: Vec<u8>,

@@ -103,7 +103,6 @@ async fn start(moto: &Moto, retries: &str) -> (Bench, Server) {
     (Bench::of(&config, TempDir::new().unwrap()), server)
 }
 
-/// Returns the column that identifies the items of a signal.
 fn column(signal: Signal) -> &'static str {
     match signal {
         Signal::Traces => "name",
@@ -113,7 +112,6 @@ fn column(signal: Signal) -> &'static str {
     }
 }
 
-/// A request of items with these numbers, in two hours.
 fn request(signal: Signal, numbers: std::ops::Range<u64>) -> Batch {
     let count = numbers.end - numbers.start;
     let time = |number: u64| number % 2 * HOUR + number;

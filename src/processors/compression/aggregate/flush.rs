@@ -4,12 +4,12 @@ use tokio::time::Instant;
 
 use super::{Gatherer, Pending, Ready};
 use crate::pipeline::batch::Batch;
-use crate::pipeline::holding::{Collected, Deliveries, Holder, Holding};
+use crate::pipeline::buffer::{Buffer, BufferingProcessor, Collected, Deliveries};
 use crate::pipeline::senders::Senders;
 use crate::pipeline::turns::on_a_turn_if_large;
 use tributary_otlp::Signal;
 
-impl Holder for Gatherer {
+impl BufferingProcessor for Gatherer {
     type Gathered = ();
     type Ready = Ready;
 
@@ -18,8 +18,8 @@ impl Holder for Gatherer {
         bytes: usize::MAX,
     };
 
-    fn holding(&self) -> &Holding<(), Ready> {
-        &self.holding
+    fn buffer(&self) -> &Buffer<(), Ready> {
+        &self.buffer
     }
 
     /// Closes the window when it is due, or when the processor is ending.
@@ -27,7 +27,7 @@ impl Holder for Gatherer {
         let mut window = self.window.lock().await;
         // Adding a request checks the same state while the window is locked.
         let (closed, urgent) = {
-            let mut state = self.holding.state();
+            let mut state = self.buffer.state();
             (state.closed, state.is_urgent())
         };
         if urgent || window.due.is_some_and(|due| due <= Instant::now()) {
@@ -48,8 +48,8 @@ impl Holder for Gatherer {
             Ready::Window(pending) => sum_up(self, *pending).await,
         };
         if let Some((items, batch, mut senders)) = ready {
-            let merging = self.holding.merging(items, batch.items(), &senders);
-            let outcome = self.holding.hand_on(batch, &mut senders).await;
+            let merging = self.buffer.merging(items, batch.items(), &senders);
+            let outcome = self.buffer.hand_on(batch, &mut senders).await;
             merging.over(&outcome);
             senders.report(&outcome);
         }
@@ -71,7 +71,7 @@ async fn sum_up(gatherer: &Gatherer, pending: Pending) -> Option<(usize, Batch, 
     gatherer.metrics.saturated.increment(summary.saturated);
     let held = senders.held();
     senders.became(left);
-    gatherer.holding.became(held, senders.held());
+    gatherer.buffer.became(held, senders.held());
     let mut batch = Batch::new(Signal::Profiles, left, summary.request);
     batch.mark_joined();
     if let Some(mut permit) = permit {

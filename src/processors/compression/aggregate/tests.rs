@@ -302,7 +302,7 @@ fn gatherer(max_bytes: usize) -> Gatherer {
         budget: Host::for_tests().budget,
         hashes: RandomState::default(),
         window: Arc::default(),
-        holding: Holding::new(Next {
+        buffer: Buffer::new(Next {
             consumer: Scripted::new([]),
             account: Account::of_pipeline("profiles"),
         }),
@@ -335,5 +335,5 @@ fn requests_of_disconnected_clients_are_dropped() {
         assert!(bytes < 2 * MAX, "{bytes}");
     }
     assert_eq!(joined, 199);
-    assert_eq!(gatherer.holding.state().held, 0);
+    assert_eq!(gatherer.buffer.state().acknowledged, 0);
 }

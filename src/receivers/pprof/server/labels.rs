@@ -8,7 +8,7 @@ use crate::pipeline::batch::Nack;
 use crate::receivers::profile_intake::text;
 use crate::serving::query::decode;
 
-/// Description of a file.
+/// Resource attributes and name of an uploaded profile.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Labels {
     /// Resource attributes.

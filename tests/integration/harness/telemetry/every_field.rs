@@ -43,7 +43,6 @@ impl Telemetry {
     }
 }
 
-/// The id, and an attribute of every kind.
 fn attributes(id: &str) -> Vec<KeyValue> {
     let value = |value| AnyValue { value: Some(value) };
     vec![

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use super::super::client_limit::ClientLimit;
-use super::Guard;
+use super::ConnectionGuard;
 
 pub(super) struct ClosingState {
     message: Bytes,
@@ -48,7 +48,7 @@ const MAX_CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read while closing.
 const MAX_DRAINED_BYTES: usize = 256 << 10;
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionGuard<S> {
     pub(super) fn close(&mut self, message: Bytes, why: io::ErrorKind, reason: &'static str) {
         if self.closing.is_none() {
             self.timer.as_mut().reset(Instant::now() + MAX_CLOSING_TIME);
@@ -61,7 +61,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Cuts a connection that exceeded a limit.
     pub(super) fn cut(&mut self, limit: ClientLimit, reason: &'static str) {
         self.gate.report_limit(limit, &self.peer);
         let message = if !self.frames.is_foreign() {

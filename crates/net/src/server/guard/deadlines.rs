@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::super::client_limit::ClientLimit;
 use super::super::frames::UnfinishedItem;
-use super::Guard;
+use super::ConnectionGuard;
 
 /// Frames up to this size in bytes, which covers nearly all clients, are not counted across connections.
 const SMALL_FRAME: u32 = 16 << 10;
@@ -20,7 +20,7 @@ const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
 const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionGuard<S> {
     /// Checks all deadlines. Cuts the connection or sets the timer.
     pub(super) fn watch(&mut self, cx: &mut Context<'_>) {
         loop {

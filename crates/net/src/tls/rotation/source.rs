@@ -123,7 +123,6 @@ pub(super) struct Source<S: Section> {
     current: ArcSwap<Built<S::Config>>,
     trust: watch::Sender<Option<Arc<dyn ClientCertVerifier>>>,
     watching: Mutex<Watching>,
-    /// Stops the watch when dropped.
     _stop: DropGuard,
 }
 

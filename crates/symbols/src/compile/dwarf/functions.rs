@@ -58,7 +58,6 @@ pub(super) enum Target {
     Supplementary(DebugInfoOffset),
 }
 
-/// Maximum number of referenced units in the cache.
 const MAX_CACHED_UNITS: usize = 1024;
 /// Maximum length of a chain of references: an abstract origin, its specification, and some reserve.
 const LONGEST_CHAIN: usize = 8;

@@ -137,7 +137,7 @@ pub(super) fn read(
         };
         let row = Row {
             address,
-            place: SourcePosition {
+            position: SourcePosition {
                 file: file.1,
                 line: row
                     .line()
@@ -150,7 +150,7 @@ pub(super) fn read(
         match rows.last_mut().filter(|_| !first) {
             // Of several rows at one address, the last row applies.
             Some(last) if last.address == address => *last = row,
-            Some(last) if last.place == row.place && !row.end => {}
+            Some(last) if last.position == row.position && !row.end => {}
             _ => {
                 model.spend(1)?;
                 rows.push(row);

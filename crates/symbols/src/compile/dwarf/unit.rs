@@ -332,8 +332,10 @@ impl<'m> Reading<'m> {
     fn emit(&mut self) -> Result<(), CompileError> {
         let ranges = &mut self.read.ranges;
         let before = ranges.len();
-        spans::pieces(&mut self.spans, &self.rows, &mut |piece| {
-            let place = piece.row.map_or(SourcePosition::default(), |row| row.place);
+        spans::for_each_range(&mut self.spans, &self.rows, &mut |piece| {
+            let place = piece
+                .row
+                .map_or(SourcePosition::default(), |row| row.position);
             if let Some(last) = ranges.get_mut(before..).and_then(<[Range]>::last_mut)
                 && (last.end, last.context, last.place) == (piece.start, piece.context, place)
             {

@@ -180,7 +180,6 @@ impl FunctionEntry<'_> {
         self.field(6)
     }
 
-    /// Returns the offset of the value table with inlining indices.
     pub(super) fn inline_values(&self) -> Option<u32> {
         if self.value_tables()? <= INLINE_INDEX {
             return None;

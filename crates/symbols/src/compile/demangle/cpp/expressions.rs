@@ -277,7 +277,6 @@ impl<'a> Parser<'a> {
         self.node(Node::Around("(", folded, ")"))
     }
 
-    /// Parses a name that depends on template arguments.
     fn unresolved_name(&mut self, is_global: bool) -> Parsed<Id> {
         let mut scope = None;
         if self.take("srN") {

@@ -107,7 +107,6 @@ impl<'a> Parser<'a> {
         self.unqualified_name(Some(std), state)
     }
 
-    /// Parses a name in a class or a namespace.
     fn nested_name(&mut self, mut state: Option<&mut NameState>) -> Parsed<Id> {
         self.expect("N")?;
         // A member function with an explicit object parameter.

@@ -25,7 +25,6 @@ enum Scope {
 pub(super) struct Printer<'p, 'a, W> {
     parser: &'p Parser<'a>,
     output: &'p mut W,
-    /// The last two printed characters.
     last: [char; 2],
     written: usize,
     /// Index in the parameter pack that is being expanded.

@@ -274,7 +274,6 @@ impl<'a> Parser<'a> {
         self.node(Node::Array(of, size))
     }
 
-    /// Parses a literal, or the address of a named entity.
     pub(super) fn literal(&mut self) -> Parsed<Id> {
         const SUFFIXES: [(&str, &str); 6] = [
             ("i", ""),

@@ -8,7 +8,7 @@
 //! the deadline is reported as undelivered.
 
 mod delivery;
-mod life;
+mod lifecycle;
 mod ready;
 
 use std::future::Future;
@@ -23,24 +23,23 @@ use tokio_util::sync::CancellationToken;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Consumer, FlushReason, Next};
 use futures_util::future::BoxFuture;
-pub(crate) use life::Life;
-pub(crate) use ready::{Bytes, Deliveries, MAX_READY, Queue};
+pub(crate) use lifecycle::BufferLifecycle;
+pub(crate) use ready::{Buffered, Deliveries, MAX_READY, Queue};
 
 /// Time that a client waits for room before it is refused.
 const MAX_WAIT_FOR_ROOM: Duration = Duration::from_millis(100);
 
-/// A processor that buffers data.
-pub(crate) trait Holder: Send + Sync + Sized + 'static {
+pub(crate) trait BufferingProcessor: Send + Sync + Sized + 'static {
     /// The part of the buffered data that is under the lock.
     type Gathered: Send;
     /// Flushed data that waits for the next stage.
-    type Ready: Bytes + Send;
+    type Ready: Buffered + Send;
 
     /// Limit of concurrent deliveries. With a limit above one, a slow delivery does not block other deliveries.
     const MAX_DELIVERIES: Deliveries;
 
     /// Returns the common part.
-    fn holding(&self) -> &Holding<Self::Gathered, Self::Ready>;
+    fn buffer(&self) -> &Buffer<Self::Gathered, Self::Ready>;
 
     /// Moves due data to the ready queue, or all data once the processor is ending.
     fn collect(&self) -> impl Future<Output = Collected> + Send;
@@ -49,8 +48,8 @@ pub(crate) trait Holder: Send + Sync + Sized + 'static {
     fn hand_on(&self, ready: Self::Ready) -> impl Future<Output = ()> + Send;
 }
 
-/// A holder that receives batches from the previous stage.
-pub(crate) trait Entered: Holder {
+/// A processor that buffers data and receives batches from the previous stage.
+pub(crate) trait BufferingConsumer: BufferingProcessor {
     /// Whether senders that cannot wait are acknowledged while their data is only in memory, even if a later stage
     /// persists the data.
     const ACKNOWLEDGES_EARLY: bool = true;
@@ -59,16 +58,16 @@ pub(crate) trait Entered: Holder {
     fn enter(self: &Arc<Self>, batch: Batch) -> impl Future<Output = Result<(), Nack>> + Send;
 }
 
-/// The consumer through which batches enter a holder.
-pub(crate) struct Entrance<H>(pub(crate) Arc<H>);
+/// The consumer through which batches enter a buffering processor.
+pub(crate) struct BufferEntrance<H>(pub(crate) Arc<H>);
 
-impl<H: Entered> Consumer for Entrance<H> {
+impl<H: BufferingConsumer> Consumer for BufferEntrance<H> {
     fn consume(&self, batch: Batch) -> BoxFuture<'_, Result<(), Nack>> {
         Box::pin(self.0.enter(batch))
     }
 
     fn behind(&self) -> Vec<Arc<dyn Consumer>> {
-        vec![self.0.holding().next.consumer.clone()]
+        vec![self.0.buffer().next.consumer.clone()]
     }
 
     fn stores(&self) -> bool {
@@ -76,11 +75,11 @@ impl<H: Entered> Consumer for Entrance<H> {
     }
 
     fn request_flush(&self, reason: FlushReason) {
-        self.0.holding().request_flush(reason);
+        self.0.buffer().request_flush(reason);
     }
 }
 
-/// The outcome of [`Holder::collect`].
+/// The outcome of [`BufferingProcessor::collect`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collected {
     /// Time at which more data will be due, if any.
@@ -90,7 +89,7 @@ pub(crate) struct Collected {
 }
 
 /// Common part of the processors that buffer data.
-pub(crate) struct Holding<G, R> {
+pub(crate) struct Buffer<G, R> {
     pub(crate) next: Next,
     /// A synchronous mutex, because it is locked for a few pushes and never across an await.
     state: Mutex<State<G, R>>,
@@ -106,7 +105,7 @@ pub(crate) struct State<G, R> {
     pub(crate) gathered: G,
     pub(crate) ready: Queue<R>,
     /// Acknowledged items that are buffered, flushed or in delivery. The processor is responsible for them.
-    pub(crate) held: usize,
+    pub(crate) acknowledged: usize,
     pub(crate) closed: bool,
     /// Whether all data is flushed at once, because the processor is closed or has been replaced.
     pub(crate) ending: bool,
@@ -121,21 +120,21 @@ impl<G, R> State<G, R> {
     }
 }
 
-impl<G: Default, R: Bytes> Holding<G, R> {
+impl<G: Default, R: Buffered> Buffer<G, R> {
     pub(crate) fn new(next: Next) -> Self {
-        Holding::over(next, G::default())
+        Buffer::over(next, G::default())
     }
 }
 
-impl<G, R: Bytes> Holding<G, R> {
+impl<G, R: Buffered> Buffer<G, R> {
     /// Creates the common part with this state for buffered data.
     pub(crate) fn over(next: Next, gathered: G) -> Self {
-        Holding {
+        Buffer {
             next,
             state: Mutex::new(State {
                 gathered,
                 ready: Queue::default(),
-                held: 0,
+                acknowledged: 0,
                 closed: false,
                 ending: false,
                 urged: false,
@@ -168,8 +167,8 @@ impl<G, R: Bytes> Holding<G, R> {
     }
 
     /// Repeats `attempt` until it has a result, and waits for a delivery between two attempts. After
-    /// [`MAX_WAIT_FOR_ROOM`] the client is refused with the reason `full`. A slightly slower next stage thus slows
-    /// clients down and does not refuse them.
+    /// [`MAX_WAIT_FOR_ROOM`] the client is refused with the reason `full`. If the next stage is slightly
+    /// slower, clients are slowed down instead of refused.
     pub(crate) async fn retry_while_full<T>(
         &self,
         full: &'static str,
@@ -191,12 +190,15 @@ impl<G, R: Bytes> Holding<G, R> {
     /// Ends the responsibility of the processor for these items.
     pub(crate) fn release(&self, items: usize) {
         let mut state = self.state();
-        state.held = state.held.saturating_sub(items);
+        state.acknowledged = state.acknowledged.saturating_sub(items);
     }
 
     /// Replaces the number of items for which the processor is responsible.
     pub(crate) fn became(&self, before: usize, after: usize) {
         let mut state = self.state();
-        state.held = state.held.saturating_sub(before).saturating_add(after);
+        state.acknowledged = state
+            .acknowledged
+            .saturating_sub(before)
+            .saturating_add(after);
     }
 }

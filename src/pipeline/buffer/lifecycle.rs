@@ -8,20 +8,20 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::ready::{Bytes as _, Deliveries};
-use super::{Collected, Holder};
+use super::ready::{Buffered as _, Deliveries};
+use super::{BufferingProcessor, Collected};
 use crate::pipeline::account::DropReason;
 use crate::pipeline::{Component, Undelivered};
 
 /// The task that delivers flushed data. Runs until the processor is closed and empty.
-async fn flush<H: Holder>(holder: Arc<H>) {
-    let holding = holder.holding();
+async fn flush<H: BufferingProcessor>(processor: Arc<H>) {
+    let buffer = processor.buffer();
     let mut in_flight = FuturesUnordered::new();
     let (mut in_flight_count, mut in_flight_bytes) = (0, 0);
     loop {
-        let Collected { due, closed } = holder.collect().await;
+        let Collected { due, closed } = processor.collect().await;
         let done = {
-            let mut state = holding.state();
+            let mut state = buffer.state();
             loop {
                 let now = Deliveries {
                     count: in_flight_count,
@@ -36,12 +36,12 @@ async fn flush<H: Holder>(holder: Arc<H>) {
                 };
                 in_flight_count += delivery.count;
                 in_flight_bytes += delivery.bytes;
-                let delivered = holder.hand_on(ready);
+                let delivered = processor.hand_on(ready);
                 in_flight.push(async move {
                     delivered.await;
                     delivery
                 });
-                holding.room_freed.notify_waiters();
+                buffer.room_freed.notify_waiters();
             }
             closed && state.ready.is_empty() && in_flight.is_empty()
         };
@@ -49,7 +49,7 @@ async fn flush<H: Holder>(holder: Arc<H>) {
             return;
         }
         tokio::select! {
-            () = holding.wake.notified() => {}
+            () = buffer.wake.notified() => {}
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             Some(delivery) = in_flight.next() => {
                 in_flight_count -= delivery.count;
@@ -59,49 +59,48 @@ async fn flush<H: Holder>(holder: Arc<H>) {
     }
 }
 
-/// Lifecycle of a processor that buffers data.
-pub(crate) struct Life<H: Holder> {
-    holder: Arc<H>,
+pub(crate) struct BufferLifecycle<H: BufferingProcessor> {
+    processor: Arc<H>,
     flusher: Option<JoinHandle<()>>,
 }
 
-impl<H: Holder> Life<H> {
-    pub(crate) fn new(holder: Arc<H>) -> Self {
-        Life {
-            holder,
+impl<H: BufferingProcessor> BufferLifecycle<H> {
+    pub(crate) fn new(processor: Arc<H>) -> Self {
+        BufferLifecycle {
+            processor,
             flusher: None,
         }
     }
 }
 
-impl<H: Holder> Component for Life<H> {
+impl<H: BufferingProcessor> Component for BufferLifecycle<H> {
     fn start(&mut self) {
         self.flusher
-            .get_or_insert_with(|| tokio::spawn(flush(self.holder.clone())));
+            .get_or_insert_with(|| tokio::spawn(flush(self.processor.clone())));
     }
 
     fn idle(&self) -> bool {
-        self.holder.holding().state().held == 0
+        self.processor.buffer().state().acknowledged == 0
     }
 
     fn flush(&self) {
-        let holding = self.holder.holding();
-        holding.state().ending = true;
-        holding.wake();
+        let buffer = self.processor.buffer();
+        buffer.state().ending = true;
+        buffer.wake();
     }
 
     fn shutdown(mut self: Box<Self>, deadline: Instant) -> BoxFuture<'static, Undelivered> {
         Box::pin(async move {
-            let holder = self.holder.clone();
-            let holding = holder.holding();
+            let processor = self.processor.clone();
+            let buffer = processor.buffer();
             {
-                // Set both under one lock: `Holder::collect` must flush everything when it sees `closed`.
-                let mut state = holding.state();
+                // Set both under one lock: `BufferingProcessor::collect` must flush everything when it sees `closed`.
+                let mut state = buffer.state();
                 state.closed = true;
                 state.ending = true;
             }
-            holding.closing.cancel();
-            holding.wake();
+            buffer.closing.cancel();
+            buffer.wake();
             if let Some(flusher) = &mut self.flusher
                 && timeout_at(deadline, &mut *flusher).await.is_err()
             {
@@ -109,16 +108,16 @@ impl<H: Holder> Component for Life<H> {
                 flusher.abort();
                 let _ = flusher.await;
             }
-            let left = std::mem::take(&mut holding.state().held);
+            let left = std::mem::take(&mut buffer.state().acknowledged);
             if left > 0 {
-                holding.next.account.dropped(left, DropReason::Shutdown);
+                buffer.next.account.dropped(left, DropReason::Shutdown);
             }
             Undelivered { items: left }
         })
     }
 }
 
-impl<H: Holder> Drop for Life<H> {
+impl<H: BufferingProcessor> Drop for BufferLifecycle<H> {
     fn drop(&mut self) {
         if let Some(flusher) = &self.flusher {
             flusher.abort();

@@ -15,24 +15,24 @@ pub(crate) struct Deliveries {
 }
 
 /// A type with a memory size.
-pub(crate) trait Bytes {
+pub(crate) trait Buffered {
     /// Returns the approximate memory size in bytes.
     fn bytes(&self) -> usize;
 
-    /// Whether the senders of the data still have it and can wait, so that the next stage may buffer it for long. Such a
-    /// delivery must not block other deliveries.
+    /// Whether the senders still have the data and can wait. The next stage may then buffer the
+    /// data for a long time, so the delivery must not block other deliveries.
     fn can_wait(&self) -> bool {
         false
     }
 }
 
-impl Bytes for Batch {
+impl Buffered for Batch {
     fn bytes(&self) -> usize {
         Batch::bytes(self)
     }
 }
 
-/// Flushed data that waits for the next stage. After a push, call [`Holding::wake`] to wake the flusher.
+/// Flushed data that waits for the next stage. After a push, call [`Buffer::wake`] to wake the flusher.
 pub(crate) struct Queue<R> {
     waiting: VecDeque<R>,
     bytes: usize,
@@ -47,7 +47,7 @@ impl<R> Default for Queue<R> {
     }
 }
 
-impl<R: Bytes> Queue<R> {
+impl<R: Buffered> Queue<R> {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::info;
 
 use crate::app::config::Config;
-use crate::telemetry::exposition::{Exposition, Holder};
+use crate::telemetry::exposition::{Exposition, ItemsInFlight};
 use tributary_config::{Capability, Level};
 
 /// Interval between two progress messages of a shutdown.
@@ -35,7 +35,6 @@ pub(super) async fn report_progress(exposition: Exposition, drain_timeout: Durat
     }
 }
 
-/// Notes which exporters of a configuration have their queues on disk.
 pub(super) fn note_stored_queues(config: &Config, stored: &mut HashMap<String, bool>) {
     for (id, exporter) in &config.exporters {
         let uses = exporter.config.uses_extensions();
@@ -48,12 +47,16 @@ pub(super) fn note_stored_queues(config: &Config, stored: &mut HashMap<String, b
 }
 
 /// The message of a second signal: the items that are lost, and those that stay on disk.
-pub(super) fn last_words(held: &[Holder], stored: &HashMap<String, bool>) -> (Level, String) {
-    let is_stored =
-        |holder: &&Holder| holder.kind == "exporter" && stored.get(&holder.id) == Some(&true);
-    let (kept, lost): (Vec<&Holder>, Vec<&Holder>) = held.iter().partition(is_stored);
-    let list = |holders: &[&Holder]| {
-        let texts: Vec<String> = holders.iter().map(ToString::to_string).collect();
+pub(super) fn interruption_message(
+    held: &[ItemsInFlight],
+    stored: &HashMap<String, bool>,
+) -> (Level, String) {
+    let is_stored = |component: &&ItemsInFlight| {
+        component.kind == "exporter" && stored.get(&component.id) == Some(&true)
+    };
+    let (kept, lost): (Vec<&ItemsInFlight>, Vec<&ItemsInFlight>) = held.iter().partition(is_stored);
+    let list = |components: &[&ItemsInFlight]| {
+        let texts: Vec<String> = components.iter().map(ToString::to_string).collect();
         texts.join(", ")
     };
     let mut words = "Received a second signal. Ending at once".to_owned();
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn second_signal_names_only_lost_items() {
-        let holder = |kind, id: &str, items| Holder {
+        let in_flight = |kind, id: &str, items| ItemsInFlight {
             kind,
             id: id.to_owned(),
             signal: None,
@@ -91,11 +94,11 @@ mod tests {
         let stored = HashMap::from([("disk".to_owned(), true), ("memory".to_owned(), false)]);
         let nothing = "Received a second signal. Ending at once; nothing is lost.";
         assert_eq!(
-            last_words(&[], &stored),
+            interruption_message(&[], &stored),
             (Level::Notice, nothing.to_owned())
         );
-        let disk = holder("exporter", "disk", 7);
-        let (level, words) = last_words(std::slice::from_ref(&disk), &stored);
+        let disk = in_flight("exporter", "disk", 7);
+        let (level, words) = interruption_message(std::slice::from_ref(&disk), &stored);
         assert_eq!(level, Level::Notice);
         assert_eq!(
             words,
@@ -103,11 +106,11 @@ mod tests {
         );
         let held = [
             disk,
-            holder("exporter", "memory", 5),
-            holder("pipeline", "disk", 2),
+            in_flight("exporter", "memory", 5),
+            in_flight("pipeline", "disk", 2),
         ];
         assert_eq!(
-            last_words(&held, &stored),
+            interruption_message(&held, &stored),
             (
                 Level::Error,
                 "Received a second signal. Ending at once; items lost unless their senders retry: exporter \

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use tracing::{error, warn};
 
-use super::Holding;
-use super::ready::Bytes;
+use super::Buffer;
+use super::ready::Buffered;
 use crate::pipeline::account::{Account, DropReason};
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::offer::{FinalRefusal, offer};
 use crate::pipeline::senders::{CLOSED, Senders};
 use crate::pipeline::split::{Fault, Search};
 
-impl<G, R: Bytes> Holding<G, R> {
+impl<G, R: Buffered> Buffer<G, R> {
     /// Offers a batch to the next stage until the stage accepts it. If all senders wait and some of them cannot wait
     /// for long, the batch is offered only once. If all senders have stopped waiting, the batch is not offered. If the
     /// batch is refused permanently, its parts are offered separately and only the data at fault is dropped. A batch of
@@ -101,7 +101,7 @@ impl<G, R: Bytes> Holding<G, R> {
     }
 }
 
-/// Items that are being merged into other items. See [`Holding::merging`].
+/// Items that are being merged into other items. See [`Buffer::merging`].
 pub(crate) struct Merging<'a> {
     account: &'a Account,
     fewer: usize,

@@ -15,8 +15,7 @@ use super::table::Table;
 use super::ticket::{Share, Ticket};
 use crate::queue::SendError;
 
-/// The open files of a signal, by partition key.
-pub(super) struct Shelf {
+pub(super) struct SignalFiles {
     pub(super) count: OpenFiles,
     pub(super) open: HashMap<Key, Open>,
     pub(super) partitions: Partitions,
@@ -99,10 +98,9 @@ pub(super) struct Closed {
     _charges: [Charge; 2],
 }
 
-impl Shelf {
-    /// Returns an empty shelf.
+impl SignalFiles {
     pub(super) fn new(count: &OpenFiles) -> Self {
-        Shelf {
+        SignalFiles {
             count: count.clone(),
             open: HashMap::new(),
             partitions: Partitions::default(),
@@ -115,7 +113,6 @@ impl Shelf {
         std::mem::take(&mut self.spoiled)
     }
 
-    /// Returns the memory of the largest file and its key.
     pub(super) fn largest(&self) -> Option<(usize, &Key)> {
         let sizes = self.open.iter().map(|(key, open)| (open.memory(), key));
         sizes.max_by_key(|(size, _)| *size)
@@ -134,7 +131,7 @@ impl Shelf {
     }
 
     /// Returns the file whose batches take the most room in the queue.
-    pub(super) fn roomiest(&self) -> Option<&Key> {
+    pub(super) fn largest_in_queue(&self) -> Option<&Key> {
         let rooms = self.open.iter().map(|(key, open)| (open.room, key));
         rooms.max_by_key(|(room, _)| *room).map(|(_, key)| key)
     }
