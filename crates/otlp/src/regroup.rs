@@ -12,9 +12,9 @@ mod tree;
 use self::identity::Grouping;
 use self::tree::{Node, Tree};
 use super::count::metric_data;
-use super::edit::{Unedited, put_delimited};
+use super::edit::{EditError, put_delimited};
 use super::reader::{Field, Fields, WireFault};
-use super::room::{Full, Room};
+use super::room::{RoomExhausted, Room};
 use crate::Signal;
 
 /// A regrouped request.
@@ -40,9 +40,9 @@ pub fn regroup(
     request: &[u8],
     keys: &[String],
     room: &dyn Room,
-) -> Result<Regrouped, Unedited> {
+) -> Result<Regrouped, EditError> {
     match Walk::new(signal, keys, room).request(request) {
-        Err(Fault::Full(full)) => return Err(full.into()),
+        Err(Fault::RoomExhausted(full)) => return Err(full.into()),
         Err(Fault::Ambiguous) => {}
         Ok(regrouped) => return Ok(regrouped),
     }
@@ -50,7 +50,7 @@ pub fn regroup(
     let merged = super::merge_repeated(signal, request)?;
     let regrouped = Walk::new(signal, keys, room).request(&merged);
     regrouped.map_err(|fault| match fault {
-        Fault::Full(full) => full.into(),
+        Fault::RoomExhausted(full) => full.into(),
         Fault::Ambiguous => super::Malformed::new(0, "not a valid request").into(),
     })
 }
@@ -60,7 +60,7 @@ pub fn regroup(
 enum Fault {
     /// A singular message occurs twice, or the request is invalid.
     Ambiguous,
-    Full(Full),
+    RoomExhausted(RoomExhausted),
 }
 
 impl From<WireFault> for Fault {
@@ -69,9 +69,9 @@ impl From<WireFault> for Fault {
     }
 }
 
-impl From<Full> for Fault {
-    fn from(full: Full) -> Self {
-        Fault::Full(full)
+impl From<RoomExhausted> for Fault {
+    fn from(full: RoomExhausted) -> Self {
+        Fault::RoomExhausted(full)
     }
 }
 

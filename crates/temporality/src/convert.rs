@@ -1,9 +1,9 @@
 //! Conversion of requests.
 
 use bytes::Bytes;
-use tributary_otlp::edit::{Editor, Unedited};
+use tributary_otlp::edit::{Editor, EditError};
 use tributary_otlp::reader::{Field, Fields, Value, WireFault, put_varint};
-use tributary_otlp::room::{Full, Room};
+use tributary_otlp::room::{RoomExhausted, Room};
 use tributary_otlp::{Malformed, Signal};
 
 use crate::identity::{IdentityHasher, attributes};
@@ -84,9 +84,9 @@ impl DeltaTracker {
         request: &[u8],
         selects: &Selects<'_>,
         room: &dyn Room,
-    ) -> Result<Converted, Unedited> {
+    ) -> Result<Converted, EditError> {
         match Walk::new(self, selects, room).request(request) {
-            Err(Fault::Full) => return Err(Full.into()),
+            Err(Fault::RoomExhausted) => return Err(RoomExhausted.into()),
             Err(Fault::Ambiguous) => {}
             Ok(converted) => return Ok(converted),
         }
@@ -95,8 +95,8 @@ impl DeltaTracker {
         let merged = tributary_otlp::merge_repeated(signal, request)?;
         let converted = Walk::new(self, selects, room).request(&merged);
         let mut converted = converted.map_err(|fault| match fault {
-            Fault::Full => Full.into(),
-            Fault::Ambiguous => Unedited::from(Malformed::new(0, "not a valid request")),
+            Fault::RoomExhausted => RoomExhausted.into(),
+            Fault::Ambiguous => EditError::from(Malformed::new(0, "not a valid request")),
         })?;
         converted.request = converted.request.or(Some(merged));
         Ok(converted)
@@ -107,7 +107,7 @@ impl DeltaTracker {
 enum Fault {
     /// A singular message occurs twice, or the request is invalid.
     Ambiguous,
-    Full,
+    RoomExhausted,
 }
 
 impl From<WireFault> for Fault {
@@ -154,7 +154,7 @@ impl<'t> Walk<'t> {
                 })?;
             }
         }
-        let edited = editor.finish_within().map_err(|_| Fault::Full)?;
+        let edited = editor.finish_within().map_err(|_| Fault::RoomExhausted)?;
         Ok(Converted {
             request: edited.map(Bytes::from),
             points: self.points,
@@ -284,7 +284,7 @@ impl<'t> Walk<'t> {
         editor: &mut Editor<'a>,
     ) -> Result<bool, Fault> {
         let memory = WirePoint::memory(point);
-        self.room.take(memory).map_err(|_| Fault::Full)?;
+        self.room.take(memory).map_err(|_| Fault::RoomExhausted)?;
         let read = WirePoint::read(kind, point)?.ok_or(Fault::Ambiguous)?;
         let number = match kind {
             MetricKind::Sum => 7,
@@ -294,7 +294,7 @@ impl<'t> Walk<'t> {
         let result = match &read.value {
             _ if !read.has_value => Err(DropCause::NoValue),
             PointValue::Double(value) if value.is_nan() => {
-                self.room.give_back(memory);
+                self.room.release(memory);
                 return Ok(true);
             }
             value => {
@@ -322,7 +322,7 @@ impl<'t> Walk<'t> {
                 editor.delete(point);
             }
         }
-        self.room.give_back(memory);
+        self.room.release(memory);
         Ok(result.is_ok())
     }
 }

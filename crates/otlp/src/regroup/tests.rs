@@ -250,11 +250,11 @@ fn data_points_keep_the_properties_of_their_metric() {
 fn repeated_headers_need_room() {
     struct Bounded(std::cell::Cell<usize>);
     impl Room for Bounded {
-        fn take(&self, bytes: usize) -> Result<(), Full> {
-            self.0.set(self.0.get().checked_sub(bytes).ok_or(Full)?);
+        fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+            self.0.set(self.0.get().checked_sub(bytes).ok_or(RoomExhausted)?);
             Ok(())
         }
-        fn give_back(&self, bytes: usize) {
+        fn release(&self, bytes: usize) {
             self.0.set(self.0.get() + bytes);
         }
     }
@@ -269,6 +269,6 @@ fn repeated_headers_need_room() {
         let room = Bounded(std::cell::Cell::new(bytes));
         regroup(Signal::Logs, &request, &keys, &room).map(|regrouped| regrouped.resources)
     };
-    assert_eq!(bounded(1 << 20), Err(Unedited::Full(Full)));
+    assert_eq!(bounded(1 << 20), Err(EditError::RoomExhausted(RoomExhausted)));
     assert_eq!(bounded(1 << 30), Ok(100));
 }

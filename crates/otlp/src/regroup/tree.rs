@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::identity::{Grouping, Moved};
 use crate::reader::{put_varint, varint_len};
-use crate::room::{Full, Room, reserve};
+use crate::room::{RoomExhausted, Room, reserve};
 
 /// A message around items, without them.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl<'a> Tree<'a> {
         grouping: &mut Grouping<'a>,
         moved: &Moved<'a>,
         room: &dyn Room,
-    ) -> Result<usize, Full> {
+    ) -> Result<usize, RoomExhausted> {
         let key = moved.encoded();
         if let Some(known) = grouping.known.get(&*key) {
             return Ok(*known);
@@ -69,7 +69,7 @@ impl<'a> Tree<'a> {
         let known = self.branches.len();
         let branch = self.branch(ROOT, &node, room);
         if self.branches.len() == known {
-            room.give_back(bytes);
+            room.release(bytes);
         }
         let branch = branch?;
         grouping.known.insert(key.into_owned(), branch);
@@ -82,7 +82,7 @@ impl<'a> Tree<'a> {
         from: usize,
         path: &[&Node],
         room: &dyn Room,
-    ) -> Result<usize, Full> {
+    ) -> Result<usize, RoomExhausted> {
         let mut at = from;
         for node in path {
             at = self.branch(at, node, room)?;
@@ -96,7 +96,7 @@ impl<'a> Tree<'a> {
         parent: usize,
         item: Cow<'a, [u8]>,
         room: &dyn Room,
-    ) -> Result<(), Full> {
+    ) -> Result<(), RoomExhausted> {
         if let Cow::Owned(item) = &item {
             room.take(item.len())?;
         }
@@ -107,7 +107,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    fn branch(&mut self, parent: usize, node: &Node, room: &dyn Room) -> Result<usize, Full> {
+    fn branch(&mut self, parent: usize, node: &Node, room: &dyn Room) -> Result<usize, RoomExhausted> {
         let siblings = self.known.get(&parent);
         if let Some(known) = siblings.and_then(|known| known.get(&node.identity)) {
             return Ok(*known);
