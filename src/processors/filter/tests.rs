@@ -682,7 +682,7 @@ fn arithmetic_follows_ottl() {
             "ParseJSON(\"{}\")[\"a\"] == span.name",
             "does not have the key",
         ),
-        ("Int(\"x\") == nil", "cannot be converted"),
+        ("Int(\"x\") == span.name", "cannot be converted"),
         (
             "ToLowerCase(span.attributes[\"missing\"]) == nil",
             "not a string",
