@@ -7,10 +7,10 @@ pub(crate) mod metrics;
 pub mod nop;
 pub mod otlp;
 pub mod otlp_json_file;
-mod permit_room;
 mod polling;
 pub mod pprof;
 mod refusals;
+mod span_translation;
 mod spans_http;
 pub mod zipkin;
 

@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 pub(super) use self::payload::Payload;
 use self::response::{JSON, PROTOBUF, read};
 pub(super) use self::response::{accepted, refused, retry_after};
+pub use super::http_client_keys::CookiesConfig;
 use super::otlp_response::unless_renewed;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
@@ -26,7 +27,7 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
-pub use config::{Config, CookiesConfig, Encoding};
+pub use config::{Config, Encoding};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
