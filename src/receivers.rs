@@ -7,7 +7,6 @@ pub(crate) mod metrics;
 pub mod nop;
 pub mod otlp;
 pub mod otlp_json_file;
-mod permit_room;
 mod polling;
 pub mod pprof;
 mod profile_intake;
@@ -15,6 +14,7 @@ pub mod prometheus;
 pub mod pyroscope;
 mod refusals;
 mod scraping;
+mod span_translation;
 mod spans_http;
 pub mod zipkin;
 

@@ -1,5 +1,13 @@
 //! The keys of an HTTP client with a sending queue, listed once for all exporters that have one.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A cookie jar. It has no settings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CookiesConfig {}
+
 /// Defines a configuration with its own keys, and the keys of an HTTP client and of a sending queue.
 macro_rules! http_client_section {
     (
@@ -23,7 +31,7 @@ macro_rules! http_client_section {
             pub proxy_url: String,
             /// Cookies of the servers, kept in memory and sent back to the host that set them, as load balancers with sticky
             /// sessions need it. Default: off.
-            pub cookies: tributary_config::Section<crate::exporters::otlp_http::CookiesConfig>,
+            pub cookies: tributary_config::Section<crate::exporters::http_client_keys::CookiesConfig>,
             /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
             pub force_attempt_http2: bool,
             /// Number of idle connections to keep in all; 0 is no limit. Default: 100.

@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use self::response::{JSON, PROTOBUF, read};
 pub(super) use self::response::{accepted, refused, retry_after};
+pub use super::http_client_keys::CookiesConfig;
 use super::otlp_response::{credentials_of, unless_renewed};
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
@@ -24,7 +25,7 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
-pub use config::{Config, CookiesConfig, Encoding};
+pub use config::{Config, Encoding};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;

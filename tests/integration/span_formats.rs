@@ -262,6 +262,48 @@ async fn refusals_reach_clients_and_udp_counts_them() {
 }
 
 #[tokio::test]
+async fn full_queue_drops_packets_and_counts_spans() {
+    const PACKETS: usize = 6;
+    let backend = Backend::start().await;
+    backend.hold();
+    let collector = Collector::start(&format!(
+        "receivers:
+  jaeger: {{protocols: {{thrift_compact: {{endpoint: '127.0.0.1:0', queue_size: 1, workers: 1}}}}}}
+exporters: {{otlp_grpc: {{endpoint: '{}', tls: {{insecure: true}}, sending_queue: {{enabled: false}}}}}}
+service: {{pipelines: {{traces: {{receivers: [jaeger], exporters: [otlp_grpc]}}}}}}
+",
+        backend.grpc()
+    ))
+    .await;
+    let address = collector.server("Starting UDP server", "jaeger");
+    let (input, spans) = inputs("JaegerAgentCompact")
+        .into_iter()
+        .find(|(_, spans)| *spans > 1)
+        .unwrap();
+    for _ in 0..PACKETS {
+        send_packet(address, &input).await;
+    }
+    let full = [("reason", "queue_full")];
+    let dropped = "tributary_receiver_dropped_packets";
+    collector
+        .wait_for_metrics("packets are dropped", |metrics| {
+            // One packet is with the worker, and one waits.
+            metrics.sum(dropped, &full) >= (PACKETS - 2) as f64
+        })
+        .await;
+    backend.release();
+    let metrics = collector
+        .wait_for_metrics("every span is accepted or refused", |metrics| {
+            let accepted = metrics.sum("otelcol_receiver_accepted_spans", &[]);
+            let refused = metrics.sum("otelcol_receiver_refused_spans", &[]);
+            accepted > 0.0 && accepted + refused == (PACKETS * spans) as f64
+        })
+        .await;
+    let refused = metrics.sum("otelcol_receiver_refused_spans", &[]);
+    assert_eq!(refused, metrics.sum(dropped, &full) * spans as f64);
+}
+
+#[tokio::test]
 async fn exporter_writes_what_receiver_restores() {
     for format in ["json", "proto"] {
         let backend = Backend::start().await;

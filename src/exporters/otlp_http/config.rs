@@ -42,11 +42,6 @@ http_client_section! {
     }
 }
 
-/// A cookie jar. It has no settings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct CookiesConfig {}
-
 /// Encoding of requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -1,7 +1,6 @@
 //! Processing of a received body from any transport: decompress, transcode, validate, forward.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -13,7 +12,7 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::receivers::permit_room::PermitRoom;
+use crate::receivers::span_translation::translate_body;
 use crate::serving::body::{
     BodyRate, Bounds, OUT_OF_MEMORY, ReceivedBytes, out_of_memory, too_large,
 };
@@ -29,7 +28,7 @@ use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 use tributary_profiles::layout;
 use tributary_profiles::layout::OldLayout;
-use tributary_span_formats::{SpanFormat, TranslateError, TranslateOptions, translate};
+use tributary_span_formats::SpanFormat;
 
 /// State shared by both transports.
 pub(in crate::receivers) struct Intake {
@@ -210,13 +209,6 @@ impl Intake {
     }
 }
 
-fn unix_nanos(time: SystemTime) -> u64 {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn outdated(layout: OldLayout) -> Nack {
     Nack::invalid(layout.to_string())
 }
@@ -276,11 +268,7 @@ impl Work {
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
         if let Format::Spans(format, parse_string_tags) = self.format {
-            let options = TranslateOptions {
-                parse_string_tags,
-                now: unix_nanos(SystemTime::now()),
-            };
-            translated(format, &options, &mut body)?;
+            translate_body(format, parse_string_tags, &mut body)?;
         }
         let checked = tributary_otlp::check(self.signal, &body.bytes);
         if self.signal == Signal::Profiles {
@@ -394,27 +382,6 @@ const SHORT_OUTPUT: usize = 1 << 20;
 /// request of one empty span has six bytes. Without this charge, a flood of such requests would use
 /// forty times the budget.
 const BATCH_BYTES: usize = 512;
-
-/// Translates spans of another schema to OTLP.
-fn translated(
-    format: SpanFormat,
-    options: &TranslateOptions,
-    body: &mut ReceivedBytes,
-) -> Result<(), Nack> {
-    let room = PermitRoom::new(&mut body.permit);
-    let translated = translate(format, options, &body.bytes, &room);
-    let refusal = room.refusal();
-    match translated {
-        Ok(translated) => {
-            replace(body, translated.request);
-            Ok(())
-        }
-        Err(TranslateError::Malformed(error)) => {
-            Err(Nack::invalid(format!("malformed spans: {error}")))
-        }
-        Err(TranslateError::RoomExhausted(_)) => Err(out_of_memory(refusal)),
-    }
-}
 
 /// Replaces a body by `output`, for which the permit has grown.
 fn replace(body: &mut ReceivedBytes, output: Vec<u8>) {

@@ -1,12 +1,49 @@
-//! Memory for the output of a decoder, from the permit of its input.
+//! Translates received spans of other schemas to OTLP, with memory from the permit of the request.
 
 use std::cell::{Cell, RefCell};
+use std::time::SystemTime;
 
 use tributary_memory::{NoRoom, Permit};
-use tributary_otlp::room::{Room, RoomExhausted};
+use tributary_otlp::room::{RoomExhausted, Room};
+use tributary_span_formats::{SpanFormat, TranslateError, TranslateOptions, translate};
+
+use crate::pipeline::batch::Nack;
+use crate::serving::body::{ReceivedBytes, out_of_memory};
+
+/// Replaces a body by the OTLP request with its spans.
+///
+/// # Errors
+/// The spans are malformed, or the memory budget has no room for the request.
+pub(super) fn translate_body(
+    format: SpanFormat,
+    parse_string_tags: bool,
+    body: &mut ReceivedBytes,
+) -> Result<(), Nack> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_nanos();
+    let options = TranslateOptions {
+        parse_string_tags,
+        now: u64::try_from(now).unwrap_or(u64::MAX),
+    };
+    let room = PermitRoom::new(&mut body.permit);
+    let translated = translate(format, &options, &body.bytes, &room);
+    let no_room = room.refusal();
+    match translated {
+        Ok(translated) => {
+            let capacity = translated.request.capacity();
+            body.bytes = translated.request.into();
+            body.permit.shrink_to(capacity);
+            Ok(())
+        }
+        Err(TranslateError::Malformed(error)) => {
+            Err(Nack::invalid(format!("malformed spans: {error}")))
+        }
+        Err(TranslateError::RoomExhausted(_)) => Err(out_of_memory(no_room)),
+    }
+}
 
 /// A room whose memory is added to a permit. The permit keeps what it has grown by.
-pub(super) struct PermitRoom<'p> {
+struct PermitRoom<'p> {
     permit: RefCell<&'p mut Permit>,
     /// Bytes of the permit that were returned and may be taken again.
     free: Cell<usize>,
@@ -14,7 +51,7 @@ pub(super) struct PermitRoom<'p> {
 }
 
 impl<'p> PermitRoom<'p> {
-    pub(super) fn new(permit: &'p mut Permit) -> Self {
+    fn new(permit: &'p mut Permit) -> Self {
         PermitRoom {
             permit: RefCell::new(permit),
             free: Cell::new(0),
@@ -23,7 +60,7 @@ impl<'p> PermitRoom<'p> {
     }
 
     /// Returns the reason of the last [`RoomExhausted`].
-    pub(super) fn refusal(&self) -> NoRoom {
+    fn refusal(&self) -> NoRoom {
         self.refused.get().unwrap_or(NoRoom {
             needed: 0,
             limit: usize::MAX,
