@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tributary_storage::StorageMetrics;
-use tributary_storage::{Fsync, Logs, NewRecord, Next, Options};
+use tributary_storage::{Fsync, LogRegistry, NewRecord, Options, ReadResult};
 
 /// Bytes of a record: a batch of some thirty spans.
 const RECORD: usize = 10_000;
@@ -64,7 +64,8 @@ async fn append(
     time: Duration,
     records: &[Bytes],
 ) -> Result<(), Box<dyn Error>> {
-    let (lease, _) = Logs::default().open(path, &options(fsync), StorageMetrics::new(&[]))?;
+    let (lease, _) =
+        LogRegistry::default().open(path, &options(fsync), StorageMetrics::new(&[]))?;
     let (began, cpu) = (Instant::now(), cpu_time());
     let tasks: Vec<_> = (0..appenders)
         .map(|first| {
@@ -103,7 +104,8 @@ async fn append(
 }
 
 async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box<dyn Error>> {
-    let open = || Logs::default().open(path, &options(Fsync::Never), StorageMetrics::new(&[]));
+    let open =
+        || LogRegistry::default().open(path, &options(Fsync::Never), StorageMetrics::new(&[]));
     let (lease, _) = open()?;
     let mut sent = 0;
     while sent < count {
@@ -131,10 +133,10 @@ async fn recover(path: &Path, count: usize, records: &[Bytes]) -> Result<(), Box
         found.took.as_secs_f64(),
         found.bytes as f64 / 1e6 / found.took.as_secs_f64(),
     );
-    lease.take_over();
+    lease.become_reader();
     let (began, cpu) = (Instant::now(), cpu_time());
     let mut drained = 0;
-    while let Next::Records(some) = lease.next(256 << 10, true)? {
+    while let ReadResult::Records(some) = lease.next(256 << 10, true)? {
         for record in some {
             drained += record.bytes();
             lease.log().acknowledge(record.sequence, record.items);

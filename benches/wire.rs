@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use tributary::component::{Host, ProcessorConfig, Stage};
 use tributary::pipeline::Processor;
 use tributary::pipeline::batch::Batch;
-use tributary::processors::{filter, probabilistic_sampler, redaction};
+use tributary::processors::{filter, probabilistic_sampler, redaction, transform};
 use tributary_memory::Budget;
 use tributary_net::listeners::Listeners;
 use tributary_otlp::attributes::{Action, Actions, AttributeLevel, Operation, ValueSource};
@@ -237,6 +237,20 @@ fn steps() -> Vec<Step> {
         ),
     ] {
         let processor = processor::<filter::Config>("filter", yaml);
+        steps.push(through(name, processor, &requests));
+    }
+    for (name, yaml) in [
+        ("transform: no statement", "{}"),
+        (
+            "transform: set where, no hit",
+            "{trace_statements: ['set(span.attributes[\"a\"], \"b\") where span.attributes[\"url.scheme\"] == \"no\"']}",
+        ),
+        (
+            "transform: set where, all hit",
+            "{trace_statements: ['set(span.attributes[\"a\"], \"b\") where span.attributes[\"url.scheme\"] != \"no\"']}",
+        ),
+    ] {
+        let processor = processor::<transform::TransformConfig>("transform", yaml);
         steps.push(through(name, processor, &requests));
     }
     let sampler = processor::<probabilistic_sampler::Config>(

@@ -9,5 +9,6 @@ pub mod config;
 mod dashboards;
 pub mod graph;
 pub mod open_files;
+mod own_telemetry;
 mod reference;
 pub mod service;

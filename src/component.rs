@@ -18,7 +18,7 @@ use tributary_memory::Budget;
 use tributary_net::auth::{ClientAuthenticator, ServerAuthenticator};
 use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
-use tributary_storage::{Logs, Storage};
+use tributary_storage::{LogRegistry, Storage};
 
 /// State that all components of the process share across reloads.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct Host {
     /// Health of the process and of its exporters.
     pub health: Arc<Health>,
     /// Open stored queues, which survive a reload.
-    pub stored_queues: Logs,
+    pub stored_queues: LogRegistry,
     /// Open profile stores, which survive a reload.
     pub profile_stores: ProfileStores,
     /// State of the running pipelines, for display.
@@ -59,7 +59,7 @@ impl Host {
             budget: Budget::new(1 << 30),
             listeners: Listeners::default(),
             health: Arc::default(),
-            stored_queues: Logs::default(),
+            stored_queues: LogRegistry::default(),
             profile_stores: ProfileStores::default(),
             introspection: Arc::default(),
         }
@@ -78,7 +78,7 @@ pub struct BuildContext {
     /// Health of the process and of its exporters.
     pub health: Arc<Health>,
     /// Open stored queues, which survive a reload.
-    pub stored_queues: Logs,
+    pub stored_queues: LogRegistry,
     /// Open profile stores, which survive a reload.
     pub profile_stores: ProfileStores,
     /// State of the running pipelines, for display.

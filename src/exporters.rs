@@ -5,6 +5,7 @@ pub mod file;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod http_client_keys;
 pub mod kafka;
 pub mod load_balancing;
 pub mod nop;
@@ -14,6 +15,8 @@ mod otlp_response;
 pub mod parquet;
 pub mod profile_store;
 pub mod prometheus;
+pub mod pyroscope;
+pub mod zipkin;
 
 use crate::component::{Entry, ExporterConfig};
 
@@ -29,4 +32,6 @@ pub static REGISTRY: &[Entry<dyn ExporterConfig>] = &[
     parquet::ENTRY,
     profile_store::ENTRY,
     prometheus::ENTRY,
+    pyroscope::ENTRY,
+    zipkin::ENTRY,
 ];

@@ -3,6 +3,7 @@
 pub use crate::connectors::fuzzing as connectors;
 pub use crate::exporters::fuzzing as exporters;
 pub use crate::receivers::otlp::fuzzing as receiver;
+pub use crate::receivers::prometheus::fuzzing as scrapes;
 pub use tributary_net::server::fuzzing as server;
 pub use tributary_net::tls::fuzzing as tls;
 pub use tributary_storage::fuzzing as storage;

@@ -13,6 +13,7 @@ pub mod probabilistic_sampler;
 pub mod redaction;
 pub mod resource;
 pub mod symbolication;
+pub mod transform;
 
 use crate::component::{Entry, ProcessorConfig};
 
@@ -29,4 +30,5 @@ pub static REGISTRY: &[Entry<dyn ProcessorConfig>] = &[
     redaction::ENTRY,
     resource::ENTRY,
     symbolication::ENTRY,
+    transform::ENTRY,
 ];

@@ -2,9 +2,12 @@
 
 pub(crate) mod body;
 mod component;
+pub(crate) mod connect;
 pub(crate) mod cors;
 pub(crate) mod encoding;
 pub(crate) mod front;
+pub(crate) mod grpc;
+pub(crate) mod grpc_keys;
 pub(crate) mod keys;
 pub(crate) mod metadata;
 pub(crate) mod query;
@@ -55,6 +58,17 @@ pub(crate) fn or(value: u32, default: u32) -> u32 {
     if value == 0 { default } else { value }
 }
 
+/// Returns the value of `max_items_per_request`, whose 0 means the default.
+pub(crate) fn max_items(configured: usize) -> usize {
+    match configured {
+        0 => DEFAULT_ITEMS,
+        items => items,
+    }
+}
+
+/// Default of `max_items_per_request`. Usual requests, with items of at least 20 bytes, reach the
+/// size limit first.
+pub(crate) const DEFAULT_ITEMS: usize = 1_000_000;
 /// The only kind of socket.
 pub(crate) const TCP: &str = "tcp";
 /// The default of `max_request_body_size`, as in the Collector.

@@ -11,33 +11,33 @@ use tributary::fuzzing::tls::Clients;
 use tributary_net::tls::certificate;
 use tributary_net::tls::certificate::{LONGEST_TEXT, Name, date, printable};
 
-/// The displayed facts of any certificate are printable, short and stable; only clients with an
+/// The displayed fields of any certificate are printable, short and stable; only clients with an
 /// issued certificate are admitted.
 pub fn certificate(input: &[u8]) {
     let der = CertificateDer::from(input);
     nobody_else_gets_in(&der);
-    let Ok(facts) = certificate::describe(&der) else {
+    let Ok(fields) = certificate::describe(&der) else {
         return;
     };
-    let names: Vec<String> = facts.names.iter().map(ToString::to_string).collect();
-    let texts = [&facts.subject, &facts.issuer, &facts.serial];
-    let texts = texts.into_iter().chain(&facts.common_name).chain(&names);
+    let names: Vec<String> = fields.names.iter().map(ToString::to_string).collect();
+    let texts = [&fields.subject, &fields.issuer, &fields.serial];
+    let texts = texts.into_iter().chain(&fields.common_name).chain(&names);
     for text in texts {
         assert!(text.len() <= LONGEST_TEXT, "{text}");
         assert!(text.bytes().all(|b| matches!(b, b' '..=b'~')), "{text}");
     }
     assert!(names.len() <= 256);
-    assert!(facts.names_listed().len() <= 9 * (LONGEST_TEXT + 2));
-    assert!(!facts.title().is_empty());
-    // The identity is one of the facts.
-    if let Some(identity) = facts.identity() {
-        let said = names.iter().chain(&facts.common_name);
+    assert!(fields.names_listed().len() <= 9 * (LONGEST_TEXT + 2));
+    assert!(!fields.title().is_empty());
+    // The identity is one of the fields.
+    if let Some(identity) = fields.identity() {
+        let said = names.iter().chain(&fields.common_name);
         assert!(said.into_iter().any(|name| name == identity));
     }
-    for moment in [facts.not_before, facts.not_after] {
+    for moment in [fields.not_before, fields.not_after] {
         assert!(date(moment).is_ascii());
     }
-    assert_eq!(certificate::describe(&der), Ok(facts));
+    assert_eq!(certificate::describe(&der), Ok(fields));
     // Decided is by the names as they stand there, told of them is what can be printed.
     let exact = tls::names(&der);
     for (exact, shown) in exact.iter().zip(&names) {

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::profiles::v1development as proto;
 use prost::Message as _;
 use tributary_profiles::check::{Rule, Severity, check};
 use tributary_profiles::names::BUILD_ID_GNU;
-use tributary_profiles::naming::{NamedFunction, NamedLine, Naming, Unnamed};
+use tributary_profiles::naming::{NamedFunction, NamedLine, RequestSymbolizer, UnsymbolizedLocations};
 
 use crate::generator::Entropy;
 use crate::profiles::{damaged, sums};
@@ -24,11 +24,11 @@ pub fn naming(input: &[u8]) {
     let flipped = entropy.below(4);
     let valid = without_lines(samples::request(material), &mut entropy);
     let request = damaged(valid.encode_to_vec(), flipped, &mut entropy);
-    let Ok(unnamed) = Unnamed::read(&request) else {
+    let Ok(unnamed) = UnsymbolizedLocations::read(&request) else {
         assert_ne!(flipped, 0, "it is a request");
         return;
     };
-    let mut naming = Naming::new(&request).expect("it was read");
+    let mut naming = RequestSymbolizer::new(&request).expect("it was read");
     let mut named = Vec::new();
     for mapping in unnamed.binaries.iter().flat_map(|binary| &binary.mappings) {
         for (_, location) in &mapping.locations {

@@ -1,6 +1,8 @@
 //! Seed inputs of the targets: a few small inputs each, made by the generators and encoders of this
 //! repository.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use tributary::pipeline::batch::{Code, Nack};
 use tributary_compression::compress::Compressor;
@@ -8,6 +10,7 @@ use tributary::fuzzing::receiver;
 use tributary_otlp::json;
 
 use crate::compression::CODECS;
+use crate::spans::FORMATS;
 use crate::telemetry::{request, signal_of};
 
 /// The seeds of a target; none where they would be random anyway.
@@ -38,6 +41,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "Fri, 20 Nov 2026 12:00:00 GMT\n",
         ]),
         "answers" => answers(),
+        "spans" => spans(),
         "refusals" => vec![
             b"\x01\x08\x01\0\0\0\x05\xdc\0\0busy".to_vec(),
             b"\0\x03\0\0\0\0\0\0\0\0bad".to_vec(),
@@ -81,6 +85,16 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             "\0HasPrefix(span.attributes[\"a\"], \"b\") and not HasSuffix(span.name, span.status.message)",
             "\x02Len(log.body[\"a\"][0][\"b\"]) / 2 >= 1 or log.attributes[\"c\"] + log.attributes[\"d\"] == 3",
             "\x03profile.period > 5 and resource.attributes[\"a\"] == true",
+        ]),
+        "statements" => lines(&[
+            "\0set(span.attributes[\"a\"], Concat([span.name, span.kind], \"-\")) where IsRootSpan()",
+            "\0set(span.events, span.events) where spanevent.name == \"a\"",
+            "\x01set(datapoint.attributes[\"a\"][\"b\"][2], {\"c\": [1, 2.5, nil]})",
+            "\x01convert_gauge_to_sum(\"delta\", true) where metric.type == METRIC_DATA_TYPE_GAUGE",
+            "\x02replace_all_patterns(log.attributes, \"key\", \"^(.)\", \"x$1\", SHA1, \"<%s>\")",
+            "\x02merge_maps(log.attributes, ParseJSON(log.body), strategy=\"upsert\")",
+            "\x02flatten(log.attributes, \"p\", 2, true)",
+            "\x03set(profile.attributes[\"a\"], resource.attributes[\"b\"])",
         ]),
         "redact" => (0..20)
             .map(|signals| [&[signals][..], &noise(signals.into(), 300)].concat())
@@ -201,4 +215,20 @@ fn frames() -> Vec<Vec<u8>> {
     frame(3, 0, 3, &[0, 0, 0, 8]);
     frame(7, 0, 0, &[0; 8]);
     vec![connection]
+}
+
+/// The shortest recorded input of each format of spans.
+fn spans() -> Vec<Vec<u8>> {
+    let cases = include_str!("../../crates/span_formats/tests/translators/cases.jsonl");
+    let cases: Vec<serde_json::Value> = cases
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let inputs = FORMATS.iter().zip(0_u8..).filter_map(|((kind, _), first)| {
+        let of_kind = cases.iter().filter(|case| case["kind"] == *kind);
+        let inputs = of_kind.map(|case| STANDARD.decode(case["input"].as_str().unwrap()).unwrap());
+        let input = inputs.filter(|input| input.len() > 100).min_by_key(Vec::len)?;
+        Some([&[first][..], &input].concat())
+    });
+    inputs.collect()
 }

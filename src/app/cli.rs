@@ -240,7 +240,6 @@ fn deliver(printed: &[u8], code: ExitCode) -> Result<Invocation, Failure> {
     }
 }
 
-/// Loads the configuration and prints its diagnostics.
 fn load(sources: &Sources, strict: bool) -> Result<Config, Failure> {
     let loaded = crate::app::config::load(sources, strict);
     let text = loaded.report.render_for(terminal::has_colours());

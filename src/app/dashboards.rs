@@ -46,7 +46,6 @@ fn names_in(document: &serde_json::Value, prefixes: &str) -> BTreeSet<String> {
     names
 }
 
-/// Returns the recording rules and the alerts.
 fn rules() -> Vec<serde_json::Value> {
     let files = ["prometheus/rules.yaml", "prometheus/alerts.yaml"];
     let groups = files.map(|file| {

@@ -58,7 +58,6 @@ pub(super) struct Part {
     pub(super) inputs: Outputs,
     /// Switches that direct a receiver's data to its pipelines.
     pub(super) switches: Vec<(Signal, Arc<Switch>)>,
-    /// Id and services of an extension.
     pub(super) services: Option<(ComponentId, Services)>,
 }
 
@@ -79,10 +78,10 @@ impl Part {
 
 /// Time limit for requests in flight at a replaced receiver and for the last steps of a replaced
 /// graph.
-const HANDOVER: Duration = Duration::from_secs(10);
+const HANDOVER_TIME: Duration = Duration::from_secs(10);
 
 /// Interval between two checks whether a replaced graph is idle.
-const LOOK: Duration = Duration::from_millis(100);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Graph {
     /// Builds the graph of a valid configuration. Receivers, exporters and extensions with the same
@@ -171,7 +170,7 @@ impl Graph {
         handing_over: T,
     ) -> Undelivered {
         let mut terminate = pin!(terminate);
-        let soon = Instant::now() + HANDOVER;
+        let soon = Instant::now() + HANDOVER_TIME;
         let receivers = std::mem::take(&mut self.receivers);
         let replaced = std::mem::take(&mut self.replaced);
         let mut hand_over = pin!(async {
@@ -217,10 +216,10 @@ impl Graph {
     /// Returns the deadline for a shutdown: soon after the graph is idle, or the deadline that
     /// `terminate` gives.
     async fn idle_or(&mut self, mut terminate: Pin<&mut impl Future<Output = Instant>>) -> Instant {
-        let mut look = interval(LOOK);
+        let mut look = interval(IDLE_CHECK_INTERVAL);
         loop {
             if self.is_idle() {
-                return Instant::now() + HANDOVER;
+                return Instant::now() + HANDOVER_TIME;
             }
             tokio::select! {
                 _ = look.tick() => {}

@@ -76,7 +76,6 @@ pub(super) struct Support {
     pub stability: &'static str,
 }
 
-/// Metric of a component.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct MetricLine {
     pub name: String,
@@ -217,7 +216,6 @@ fn lines(groups: &[&[Metric]], signals: &[Signal]) -> Vec<MetricLine> {
         .collect()
 }
 
-/// Returns the word for a stability.
 pub(super) fn stability_name(stability: Stability) -> &'static str {
     match stability {
         Stability::Alpha => "alpha",

@@ -23,6 +23,7 @@ use self::panics::{Panicked, watch_for_panics};
 use self::signals::Signals;
 use crate::app::config::{Config, Loaded, running_graph};
 use crate::app::graph::{Graph, describe};
+use crate::app::own_telemetry::{MetricsSource, OwnTelemetry};
 use crate::app::reference::describe_metrics;
 use crate::app::{allocator, code_pages};
 use crate::component::Host;
@@ -146,6 +147,8 @@ struct Service {
     exposition: Exposition,
     graph: Graph,
     endpoint: Option<MetricsEndpoint>,
+    metrics: Arc<MetricsSource>,
+    own_telemetry: OwnTelemetry,
     /// Graphs of earlier configurations that still have data to deliver.
     retired: JoinSet<Undelivered>,
     /// Data that earlier graphs could not deliver.
@@ -185,6 +188,9 @@ impl Service {
         host.introspection.set_metrics(render);
         let panicked = watch_for_panics(host.health.clone());
         let (mut graph, endpoint) = build(&config, &host, &exposition, None)?;
+        let metrics = MetricsSource::new(exposition.clone(), host.budget.clone());
+        let telemetry = &config.service.telemetry;
+        let own_telemetry = OwnTelemetry::start(telemetry, &host, &metrics, logs.take_queues())?;
         graph.start();
         host.introspection.publish(running_graph(&config));
         describe(&config);
@@ -200,6 +206,8 @@ impl Service {
             exposition,
             graph,
             endpoint,
+            metrics,
+            own_telemetry,
             retired: JoinSet::new(),
             lost: Undelivered::default(),
             handing_over: TaskTracker::new(),
@@ -302,6 +310,7 @@ impl Service {
         if let Err(error) = self.logs.apply(&config.service.telemetry) {
             error!(%error, "Cannot apply the new log settings; still using the previous ones.");
         }
+        self.restart_own_telemetry(&config);
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }
@@ -328,6 +337,22 @@ impl Service {
         tokio::task::spawn_blocking(code_pages::release);
     }
 
+    /// Exports own telemetry as the new configuration says.
+    fn restart_own_telemetry(&mut self, config: &Config) {
+        let (telemetry, queues) = (&config.service.telemetry, self.logs.take_queues());
+        match OwnTelemetry::start(telemetry, &self.host, &self.metrics, queues) {
+            Ok(new) => {
+                let old = std::mem::replace(&mut self.own_telemetry, new);
+                tokio::spawn(old.shutdown());
+            }
+            Err(problem) => error!(
+                error = problem,
+                "Cannot export own telemetry with the new settings; own metrics are still exported with the previous \
+                 ones, own logs are not exported."
+            ),
+        }
+    }
+
     async fn shut_down(mut self) -> Undelivered {
         let deadline = Instant::now() + self.options.drain_timeout;
         self.terminate.send_replace(Some(deadline));
@@ -343,6 +368,8 @@ impl Service {
         };
         let (mut left, of_retired) = tokio::join!(self.graph.shutdown(deadline), retired);
         left += of_retired;
+        self.logs.end_export();
+        self.own_telemetry.shutdown().await;
         if let Some(endpoint) = self.endpoint {
             endpoint.shutdown().await;
         }

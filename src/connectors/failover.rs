@@ -45,7 +45,6 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     metrics: &[METRICS, shared::EXPORTER, shared::STORED_QUEUE]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_connector_failover_count",

@@ -70,7 +70,6 @@ pub const ENTRY: Entry<dyn ConnectorConfig> = entry!(
     metrics: &[shared::CONNECTOR, OWN_METRICS]
 );
 
-/// Metrics of this component.
 const OWN_METRICS: &[metric::Metric] = &[
     metric::counter(
         "tributary_connector_profile_metrics_windows",

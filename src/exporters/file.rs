@@ -44,7 +44,7 @@ use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
-use tributary_otlp::edit::Unedited;
+use tributary_otlp::edit::EditError;
 use tributary_otlp::{Requests, Signal};
 
 /// Entry of the component registry.
@@ -59,7 +59,6 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_exporter_file_rotations",
     "Number of rotations: a full file is renamed and a new file is created",
@@ -105,7 +104,6 @@ impl ExporterConfig for Config {
     }
 }
 
-/// The files of an exporter.
 enum Files {
     One(Arc<Output>),
     Grouped(Box<OpenFiles>),
@@ -181,8 +179,8 @@ impl Exporter {
             let request = requests.to_bytes();
             tributary_otlp::json::from_wire_within(signal, &request, memory).map_err(|error| {
                 match error {
-                    Unedited::Malformed(error) => unfit(&error),
-                    Unedited::Full(_) => SendError::no_memory(memory),
+                    EditError::Malformed(error) => unfit(&error),
+                    EditError::RoomExhausted(_) => SendError::no_memory(memory),
                 }
             })
         };
@@ -304,7 +302,7 @@ impl Component for Writer {
         let (id, files) = (self.id.clone(), self.files.clone());
         let (every, stop) = (*self.config.flush_interval, self.stop.clone());
         self.flusher = Some(tokio::spawn(async move {
-            let mut ticks = interval(every.max(SHORTEST));
+            let mut ticks = interval(every.max(MIN_FLUSH_INTERVAL));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 let stopped = tokio::select! {
@@ -354,4 +352,4 @@ impl Component for Writer {
 }
 
 /// Minimum time between two flushes, because each flush takes time itself.
-const SHORTEST: Duration = Duration::from_millis(1);
+const MIN_FLUSH_INTERVAL: Duration = Duration::from_millis(1);

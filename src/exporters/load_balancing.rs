@@ -61,7 +61,6 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::TLS, shared::CALLS_OUT, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_loadbalancer_num_resolutions",

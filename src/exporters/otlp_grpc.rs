@@ -285,11 +285,14 @@ fn headers(config: &Config) -> Result<HeaderMap, String> {
 /// Formats a timeout as at most eight digits and a unit:
 /// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#requests>.
 pub(super) fn grpc_timeout(timeout: Duration) -> String {
-    const MOST: u128 = 99_999_999;
+    const MAX_DIGITS_VALUE: u128 = 99_999_999;
     let units = [(timeout.as_micros(), 'u'), (timeout.as_millis(), 'm')];
-    match units.into_iter().find(|(count, _)| *count <= MOST) {
+    match units
+        .into_iter()
+        .find(|(count, _)| *count <= MAX_DIGITS_VALUE)
+    {
         Some((count, unit)) => format!("{count}{unit}"),
-        None => format!("{}S", u128::from(timeout.as_secs()).min(MOST)),
+        None => format!("{}S", u128::from(timeout.as_secs()).min(MAX_DIGITS_VALUE)),
     }
 }
 

@@ -13,10 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use tokio::sync::Semaphore;
 
-#[cfg(fuzzing)]
-pub(super) use self::response::retry_after;
 use self::response::{JSON, PROTOBUF, read};
-pub(super) use self::response::{accepted, refused};
+pub(super) use self::response::{accepted, refused, retry_after};
 use super::otlp_response::unless_renewed;
 use crate::component::{
     ALL_SIGNALS, BuildContext, BuildError, Entry, ExporterConfig, Origin, Terminal, auth,
@@ -26,7 +24,7 @@ use crate::pipeline::batch::Code;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue;
 use crate::queue::{Encoded, Fault, Outcome, SendError, Settings};
-pub use config::{Config, Encoding};
+pub use config::{Config, CookiesConfig, Encoding};
 use futures_util::future::BoxFuture;
 use tributary_compression::compress::Compressor;
 use tributary_config::ComponentId;
@@ -38,7 +36,7 @@ use tributary_net::client::{
 };
 use tributary_net::tls::TlsError;
 use tributary_net::tls::rotation::RotatingClient;
-use tributary_otlp::edit::Unedited;
+use tributary_otlp::edit::EditError;
 use tributary_otlp::{Requests, Signal};
 
 /// Entry of the component registry.
@@ -55,13 +53,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 
 impl ExporterConfig for Config {
     fn build(&self, cx: &BuildContext, signals: &[Signal]) -> Result<Terminal, BuildError> {
-        let mut exporter = Exporter::new(self, signals, &cx.id)
-            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
-        if let Some(auth) = auth::client(self.auth.as_ref(), cx)? {
-            // Reserves room for the credentials in the copied headers; each request gets the current values.
-            auth.add(&mut exporter.headers);
-            exporter.auth = Some(auth);
-        }
+        let exporter = Exporter::build(self, cx, signals)?;
         let settings = Settings {
             queue: self.sending_queue.0.clone(),
             retry: self.retry_on_failure.0.clone(),
@@ -72,12 +64,12 @@ impl ExporterConfig for Config {
     }
 }
 
-struct Exporter {
+pub(super) struct Exporter {
     client: RenewingClient,
     /// Targets by signal; `None` for unused signals.
     targets: [Option<Target>; 4],
-    headers: HeaderMap,
-    auth: Option<Arc<dyn ClientAuthenticator>>,
+    pub(super) headers: HeaderMap,
+    pub(super) auth: Option<Arc<dyn ClientAuthenticator>>,
     /// Headers for plaintext endpoints behind a proxy.
     proxy_authorization: Option<HeaderValue>,
     cookies: Option<CookieJar>,
@@ -94,6 +86,25 @@ struct Target {
 }
 
 impl Exporter {
+    /// Creates the client of an exporter, with its credentials.
+    ///
+    /// # Errors
+    /// An endpoint, a file of `tls` or the authenticator is not usable.
+    pub(super) fn build(
+        config: &Config,
+        cx: &BuildContext,
+        signals: &[Signal],
+    ) -> Result<Self, BuildError> {
+        let mut exporter = Exporter::new(config, signals, &cx.id)
+            .map_err(|reason| BuildError(format!("exporter {}: {reason}", cx.id)))?;
+        if let Some(auth) = auth::client(config.auth.as_ref(), cx)? {
+            // Reserves room for the credentials in the copied headers; each request gets the current values.
+            auth.add(&mut exporter.headers);
+            exporter.auth = Some(auth);
+        }
+        Ok(exporter)
+    }
+
     fn new(config: &Config, signals: &[Signal], id: &ComponentId) -> Result<Self, String> {
         let mut targets = [const { None }; 4];
         let mut connectors = HashMap::new();
@@ -132,7 +143,7 @@ impl Exporter {
                     }
                     let connector = connector(config, &url, tls.as_ref());
                     let connector = connector.map_err(|error| error.to_string())?;
-                    connector.through(proxy.clone())
+                    connector.with_proxy(proxy.clone())
                 }
             };
             connectors.insert(authority.clone(), connector.clone());
@@ -165,7 +176,47 @@ impl Exporter {
         })
     }
 
+    /// Compresses a body that is not OTLP, if so configured.
+    ///
+    /// # Errors
+    /// There is no memory for the compressed body.
+    pub(super) fn compressed(
+        &self,
+        body: Bytes,
+        memory: &OutputMemory,
+    ) -> Result<Vec<Bytes>, SendError> {
+        let parts = [body];
+        let Some(compressor) = &self.compressor else {
+            return Ok(parts.into());
+        };
+        let most = compressor.most_bytes(&parts);
+        memory
+            .take(most)
+            .map_err(|_| SendError::no_memory(memory))?;
+        let body = compressor.compress(&parts).map_err(|error| {
+            let reason = format!("cannot compress the batch: {error}");
+            SendError::permanent(Code::Internal, Fault::Content, reason)
+        })?;
+        Ok(vec![body])
+    }
+
     async fn call(&self, batch: &Encoded) -> Result<Outcome, SendError> {
+        let Answer {
+            url,
+            head,
+            body,
+            whole,
+        } = self.post(batch).await?;
+        match head.status.is_success() {
+            // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
+            true if !whole => Ok(Outcome::default()),
+            true => accepted(url, &head.headers, &body),
+            false => Err(refused(url, head.status, &head.headers, &body)),
+        }
+    }
+
+    /// Sends a batch to the target of its signal, and returns the response, whatever its status.
+    pub(super) async fn post(&self, batch: &Encoded) -> Result<Answer<'_>, SendError> {
         let target = self
             .targets
             .get(batch.signal.index())
@@ -203,7 +254,7 @@ impl Exporter {
             request
         };
         let response = self.client.send(request).await.map_err(|error| {
-            let reason = match target.connector.verdict() {
+            let reason = match target.connector.last_failure() {
                 Some(verdict) => verdict,
                 None => full_error(&error),
             };
@@ -215,13 +266,23 @@ impl Exporter {
             cookies.store(&target.url, &head.headers);
         }
         let (body, whole) = read(body).await;
-        match head.status.is_success() {
-            // The status arrived, so the data was accepted. The missing body could only have reported rejected items.
-            true if !whole => Ok(Outcome::default()),
-            true => accepted(&target.url, &head.headers, &body),
-            false => Err(refused(&target.url, head.status, &head.headers, &body)),
-        }
+        Ok(Answer {
+            url: &target.url,
+            head,
+            body,
+            whole,
+        })
     }
+}
+
+/// The response of a server.
+pub(super) struct Answer<'e> {
+    pub(super) url: &'e Uri,
+    pub(super) head: http::response::Parts,
+    /// The beginning of the body.
+    pub(super) body: Vec<u8>,
+    /// Whether the beginning is the whole body.
+    pub(super) whole: bool,
 }
 
 impl queue::Sender for Exporter {
@@ -248,8 +309,8 @@ impl queue::Sender for Exporter {
                 let request = requests.to_bytes();
                 let text = tributary_otlp::json::from_wire_within(signal, &request, memory);
                 let text = text.map_err(|error| match error {
-                    Unedited::Malformed(error) => unfit(&error),
-                    Unedited::Full(_) => SendError::no_memory(memory),
+                    EditError::Malformed(error) => unfit(&error),
+                    EditError::RoomExhausted(_) => SendError::no_memory(memory),
                 })?;
                 json = [Bytes::from(text)];
                 &json

@@ -115,11 +115,13 @@ pub(super) fn status_text(protobuf: bool, body: &[u8]) -> String {
 
 /// Shortens a server's message for the log.
 fn shortened(text: &str) -> Cow<'_, str> {
-    const SHOWN: usize = 1024;
-    if text.len() <= SHOWN {
+    const MAX_SHOWN_LENGTH: usize = 1024;
+    if text.len() <= MAX_SHOWN_LENGTH {
         return text.into();
     }
-    let end = (0..=SHOWN).rev().find(|end| text.is_char_boundary(*end));
+    let end = (0..=MAX_SHOWN_LENGTH)
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
     let shown = end.and_then(|end| text.get(..end)).unwrap_or_default();
     format!("{shown}...").into()
 }

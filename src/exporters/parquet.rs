@@ -72,7 +72,6 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::STORED_QUEUE, shared::DISK, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_exporter_parquet_files",

@@ -56,7 +56,7 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
 );
 
 /// Time between two rounds of upkeep. A window is flushed 10 seconds after its first profile.
-const UPKEEP: Duration = Duration::from_secs(1);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Mode of a new directory: profiles tell much about a program.
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -270,7 +270,7 @@ impl Component for Keeper {
         self.store.take_over();
         let (store, stop) = (self.store.clone(), self.stop.clone());
         self.upkeep = Some(tokio::spawn(async move {
-            let mut ticks = interval(UPKEEP);
+            let mut ticks = interval(UPKEEP_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             // Profiles of the configuration before may have other labels.
             let mut flushes = true;

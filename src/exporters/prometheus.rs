@@ -17,7 +17,6 @@ mod kind;
 mod labels;
 mod naming;
 mod negotiate;
-mod number;
 mod origin;
 mod page;
 mod points;
@@ -57,7 +56,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::{Component, Consumer, Undelivered};
 use crate::queue::metrics::ExporterMetrics;
 use futures_util::future::BoxFuture;
-use tributary_net::server::{Bound, Server};
+use tributary_net::server::{BoundServer, Server};
 use tributary_otlp::Signal;
 
 /// Entry of the component registry.
@@ -72,7 +71,6 @@ pub const ENTRY: Entry<dyn ExporterConfig> = crate::entry!(
     metrics: &[shared::EXPORTER, shared::SERVER, shared::TLS, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_exporter_prometheus_rejected_points",
@@ -166,14 +164,14 @@ impl Consumer for Intake {
 /// The running exporter: its server, and the task that removes expired series.
 struct Exporter {
     table: Arc<Table>,
-    bound: Option<Bound<Scrapes>>,
+    bound: Option<BoundServer<Scrapes>>,
     server: Option<Server>,
     stop: CancellationToken,
 }
 
 impl Component for Exporter {
     fn start(&mut self) {
-        self.server = self.bound.take().map(Bound::start);
+        self.server = self.bound.take().map(BoundServer::start);
         tokio::spawn(expire(self.table.clone(), self.stop.clone()));
     }
 

@@ -140,7 +140,6 @@ impl ClientAuth {
         existing([&self.username_file, &self.password_file])
     }
 
-    /// Reads the value of the header.
     fn read(&self) -> Result<HeaderValue, Wrong> {
         let file = |key, path: &Path| match is_set(path) {
             true => credentials::read(path)
@@ -289,7 +288,6 @@ impl ExtensionConfig for Config {
     }
 }
 
-/// Authenticator of a server.
 struct Server(Verifier);
 
 impl ServerAuthenticator for Server {
@@ -309,7 +307,7 @@ impl ServerAuthenticator for Server {
             Err(refused) => return Verdict::Known(Err(refused)),
         };
         let mut decoded: SmallVec<[u8; 128]> = smallvec![0; encoded.len()];
-        let length = LENIENT.decode_slice(encoded, &mut decoded).ok();
+        let length = OPTIONAL_PADDING.decode_slice(encoded, &mut decoded).ok();
         let decoded = length.and_then(|length| decoded.get(..length));
         let parts = decoded.and_then(|decoded| {
             let colon = memchr::memchr(b':', decoded)?;
@@ -322,7 +320,6 @@ impl ServerAuthenticator for Server {
     }
 }
 
-/// Authenticator of a client.
 struct Client {
     /// Value of the header.
     value: Arc<ArcSwap<HeaderValue>>,
@@ -344,7 +341,7 @@ impl ClientAuthenticator for Client {
 }
 
 /// Base64 with optional padding, because some clients omit the padding.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
+const OPTIONAL_PADDING: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );

@@ -24,7 +24,7 @@ use crate::serving::Serving;
 use tributary_config::units::Endpoint;
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::Owner;
-use tributary_net::server::{Bound, Limits, Protocol, ServerOptions, tls_source};
+use tributary_net::server::{BoundServer, Limits, Protocol, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 
 /// Entry of the component registry.
@@ -112,7 +112,7 @@ impl Validate for Config {
 
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
-        let owner = Owner::new(&cx.id, "extension").over("http");
+        let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;
         let handler = Console::new(self, cx, guard);
         let failed = |error: &dyn std::fmt::Display| BuildError(error.to_string());
@@ -126,7 +126,7 @@ impl ExtensionConfig for Config {
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| failed(&error))?;
         Ok(Extension {
             component: Box::new(Serving::new(bound)),

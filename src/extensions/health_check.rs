@@ -22,7 +22,9 @@ use tributary_config::units::{Duration, Endpoint};
 use tributary_config::{ExtensionUse, Problems, Section, Validate};
 use tributary_net::Owner;
 use tributary_net::auth::Guarded;
-use tributary_net::server::{Bound, Limits, Protocol, ServerOptions, SimpleHandler, tls_source};
+use tributary_net::server::{
+    BoundServer, Limits, Protocol, ServerOptions, SimpleHandler, tls_source,
+};
 use tributary_net::tls::ServerTls;
 
 /// Entry of the component registry.
@@ -137,7 +139,7 @@ impl Validate for Config {
 
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
-        let owner = Owner::new(&cx.id, "extension").over("http");
+        let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let handler = Guarded {
             guard: auth::guard(self.auth.as_ref(), cx, &owner)?,
             handler: handler(self.clone(), cx.health.clone()),
@@ -153,7 +155,7 @@ impl ExtensionConfig for Config {
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Extension {
             component: Box::new(Serving::new(bound)),

@@ -40,7 +40,7 @@ use crate::entry;
 use crate::metric::{self, Metric, shared};
 use crate::serving::Serving;
 use tributary_net::Owner;
-use tributary_net::server::{Bound, Protocol, ServerOptions, tls_source};
+use tributary_net::server::{BoundServer, Protocol, ServerOptions, tls_source};
 use tributary_symbols::worker::{Compiler, Worker};
 
 /// Entry of the component registry.
@@ -55,7 +55,6 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     metrics: &[shared::SERVER, shared::TLS, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_extension_symbol_uploads",
     "Number of uploads of symbol files, by outcome",
@@ -73,9 +72,13 @@ impl ExtensionConfig for Config {
 }
 
 impl Config {
-    fn bind(&self, cx: &BuildContext, reader: Arc<dyn Compiler>) -> Result<Bound<Put>, BuildError> {
+    fn bind(
+        &self,
+        cx: &BuildContext,
+        reader: Arc<dyn Compiler>,
+    ) -> Result<BoundServer<Put>, BuildError> {
         let failed = |error: &dyn std::fmt::Display| BuildError(error.to_string());
-        let owner = Owner::new(&cx.id, "extension").over("http");
+        let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let uploads = Uploads::open(&self.directory, self.max_bytes.0, reader).map_err(|error| {
             let place = self.directory.display();
             BuildError(format!(
@@ -93,7 +96,7 @@ impl Config {
         };
         cx.listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| failed(&error))
     }
 }

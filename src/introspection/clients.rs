@@ -126,7 +126,7 @@ mod tests {
     fn clients_are_bounded_and_busy_clients_stay() {
         let clients = ClientStatistics::default();
         let receiver: ComponentId = "otlp".parse().unwrap();
-        let mut peer = Peer::nobody();
+        let mut peer = Peer::unconnected();
         for address in 0..5000_u32 {
             peer.address = (std::net::Ipv4Addr::from(address), 0).into();
             clients.accepted(&peer, &receiver, Signal::Logs, 2, 10);

@@ -213,6 +213,12 @@ pub const CREDENTIALS: &[Metric] = &[counter(
     "Number of changes of a credentials file, by outcome: loaded, or not usable",
 )];
 
+/// Metrics of receivers of pprof files.
+pub const PPROF_REPAIRS: &[Metric] = &[counter(
+    "tributary_receiver_pprof_repairs",
+    "Number of repairs of pprof files that violate the format, by kind",
+)];
+
 /// Metrics of gRPC servers.
 pub const CALLS_IN: &[Metric] = &[histogram(
     "rpc_server_call_duration",

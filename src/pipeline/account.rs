@@ -171,12 +171,10 @@ impl<C: Decided> Pending<C> {
         }
     }
 
-    /// Returns the number of items.
     pub(crate) fn items(&self) -> usize {
         self.items.unwrap_or_default()
     }
 
-    /// Returns the counters.
     pub(crate) fn counters(&self) -> &C {
         &self.counters
     }

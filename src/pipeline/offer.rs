@@ -12,7 +12,6 @@ use crate::pipeline::batch::{Batch, Nack};
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Conditions under which a retryable refusal is final.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinalRefusal {
     /// The first refusal is final if no branch has accepted the batch.

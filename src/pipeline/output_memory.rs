@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::pipeline::batch::{Code, Nack};
 use tributary_memory::{Budget, NoRoom, Permit};
-use tributary_otlp::room::{Full, Room};
+use tributary_otlp::room::{Room, RoomExhausted};
 
 /// Retry delay of a refused sender.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl OutputMemory {
         Ok(())
     }
 
-    /// Returns the reason of the last [`Full`].
+    /// Returns the reason of the last [`RoomExhausted`].
     pub fn no_room(&self) -> NoRoom {
         self.refused.get().unwrap_or(NoRoom {
             needed: self.used.get(),
@@ -77,11 +77,11 @@ impl OutputMemory {
 }
 
 impl Room for OutputMemory {
-    fn take(&self, bytes: usize) -> Result<(), Full> {
-        OutputMemory::take(self, bytes).map_err(|_| Full)
+    fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+        OutputMemory::take(self, bytes).map_err(|_| RoomExhausted)
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         let used = self.used.get().saturating_sub(bytes);
         self.used.set(used);
         let mut permit = self.permit.borrow_mut();

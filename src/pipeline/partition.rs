@@ -16,7 +16,6 @@ impl Keys {
         Keys(lower.collect())
     }
 
-    /// Returns the names of the headers.
     pub(crate) fn names(&self) -> &[String] {
         &self.0
     }
@@ -34,7 +33,6 @@ impl Keys {
         }
     }
 
-    /// Returns the partition of a batch.
     pub(crate) fn partition(&self, batch: &Batch) -> Partition {
         let value = |key| batch.metadata.as_ref()?.get(key).cloned();
         self.0

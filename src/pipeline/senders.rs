@@ -33,7 +33,6 @@ struct Waiting {
     refused: Mutex<Option<Nack>>,
 }
 
-/// The pending outcome of a batch, for its sender.
 pub(crate) struct PendingOutcome {
     outcome: Option<oneshot::Receiver<Result<(), Nack>>>,
     persisted_upstream: Option<Arc<PersistedUpstream>>,

@@ -56,7 +56,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::histogram(
         "otelcol_processor_batch_batch_send_size",
@@ -126,7 +125,6 @@ struct Batcher {
     holding: Holding<Buffered, Piece>,
 }
 
-/// Buffered requests.
 struct Buffered {
     gathering: Gathering<Piece>,
     /// Number of batches in flight, for each partition that was ever seen.

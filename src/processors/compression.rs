@@ -37,7 +37,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_processor_compression_flushes",

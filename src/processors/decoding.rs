@@ -9,7 +9,7 @@ use crate::pipeline::output_memory;
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::Signal;
-use tributary_otlp::edit::Unedited;
+use tributary_otlp::edit::EditError;
 use tributary_profiles::decoded_bytes;
 
 /// Reserves the memory for decoding these profiles requests, all at once. Without memory, a processor refuses the
@@ -24,9 +24,11 @@ pub(super) fn room(requests: &[Bytes], budget: &Arc<Budget>) -> Result<Permit, N
 }
 
 /// Returns the refusal of a request that could not be edited with the memory of `output`.
-pub(super) fn unedited(signal: Signal, error: Unedited, output: &OutputMemory) -> Nack {
+pub(super) fn unedited(signal: Signal, error: EditError, output: &OutputMemory) -> Nack {
     match error {
-        Unedited::Malformed(error) => Nack::invalid(format!("malformed {signal} request: {error}")),
-        Unedited::Full(_) => output_memory::refusal(output.no_room()),
+        EditError::Malformed(error) => {
+            Nack::invalid(format!("malformed {signal} request: {error}"))
+        }
+        EditError::RoomExhausted(_) => output_memory::refusal(output.no_room()),
     }
 }

@@ -61,7 +61,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_processor_dedup_duplicate_items",

@@ -46,7 +46,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of the counting of log records.
 pub(super) const METRICS: &[Metric] = &[metric::counter(
     "tributary_processor_log_dedup_flushes",
     "Number of flushes, by the end of their interval: its time or the memory bound",

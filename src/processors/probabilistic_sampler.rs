@@ -57,7 +57,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_probabilistic_sampler_count_traces_sampled",

@@ -48,7 +48,7 @@ use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::OutputMemory;
 use crate::pipeline::{Processor, output_memory};
 use tributary_memory::Budget;
-use tributary_otlp::room::Full;
+use tributary_otlp::room::RoomExhausted;
 use tributary_otlp::strings::{RewriteError, rewrite};
 use tributary_otlp::{Requests, Signal};
 
@@ -64,7 +64,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = crate::entry!(
     metrics: &[shared::PROCESSOR, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "otelcol_processor_redaction_hits",
@@ -132,7 +131,7 @@ impl Redaction {
         }
         let why = match refused {
             RewriteError::Malformed(reason) => (*reason).to_owned(),
-            RewriteError::Full => Full.to_string(),
+            RewriteError::RoomExhausted => RoomExhausted.to_string(),
             RewriteError::Rewriter(refusal) => refusal.to_string(),
         };
         Err(Nack::invalid(format!(
@@ -141,7 +140,6 @@ impl Redaction {
     }
 }
 
-/// A redacted request.
 struct Redacted {
     request: Bytes,
     /// Number of items in the request, if redaction may have changed the number.

@@ -50,7 +50,6 @@ pub const ENTRY: Entry<dyn ProcessorConfig> = entry!(
     metrics: &[shared::PROCESSOR, shared::TLS, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[
     metric::counter(
         "tributary_processor_symbolication_locations",

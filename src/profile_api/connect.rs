@@ -23,13 +23,15 @@ pub(super) use self::call::error_response;
 use self::call::{Call, Encoding, PROTO};
 use self::messages::{
     AGGREGATION_AVERAGE, DiffRequest, DiffResponse, FORMAT_TREE, MergeProfileRequest,
-    MergeStacktracesRequest, MergeStacktracesResponse, ProfileStatsRequest, SelectSeriesRequest,
-    SelectSeriesResponse, SeriesPoint, SeriesPoints, StackTraceSelector,
+    MergeSpanProfileRequest, MergeStacktracesRequest, MergeStacktracesResponse,
+    ProfileStatsRequest, SelectSeriesRequest, SelectSeriesResponse, SeriesPoint, SeriesPoints,
+    StackTraceSelector,
 };
 use super::error::ApiError;
 use super::flame::{MOST_FRAMES, merged};
-use super::params::millis;
+use super::params::{hex, millis};
 use super::{Asked, response};
+use tributary_profile_store::query::SpanSelection;
 use tributary_profile_store::series::{PROFILE_TYPE, label_name};
 use tributary_profile_store::{Query, Selector, Zoom};
 
@@ -41,7 +43,6 @@ const JSON_PER_BYTE: usize = 16;
 
 type Answer = Result<Response<Bytes>, ApiError>;
 
-/// Answers a call of a method.
 pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &Bytes) -> Answer {
     let call = Call::of(asked, headers, body)?;
     match method {
@@ -50,6 +51,7 @@ pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &By
         "LabelValues" => call.answer(|request| labels::label_values(asked, &request)),
         "Series" => call.answer(|request| labels::series(asked, &request)),
         "SelectMergeStacktraces" => call.answer(|request| merge_stacktraces(asked, &request)),
+        "SelectMergeSpanProfile" => call.answer(|request| merge_spans(asked, &request)),
         "SelectSeries" => call.answer(|request| select_series(asked, &request)),
         "SelectMergeProfile" => merge_profile(asked, &call),
         "Diff" => call.answer(|request| diff(asked, &request)),
@@ -58,7 +60,7 @@ pub(super) fn answer(asked: &Asked, method: &str, headers: &HeaderMap, body: &By
             StatusCode::NOT_IMPLEMENTED,
             format!(
                 "unknown method `{method}`; available: ProfileTypes, LabelNames, LabelValues, Series, \
-                 SelectMergeStacktraces, SelectSeries, SelectMergeProfile, Diff, GetProfileStats"
+                 SelectMergeStacktraces, SelectMergeSpanProfile, SelectSeries, SelectMergeProfile, Diff, GetProfileStats"
             ),
         )),
     }
@@ -118,31 +120,75 @@ impl MergeStacktracesRequest {
             self.stack_trace_selector.as_ref(),
             &self.profile_id_selector,
         )?;
-        if self.format == FORMAT_TREE {
-            return Err(ApiError::new(
-                StatusCode::NOT_IMPLEMENTED,
-                "tree formats are not supported: use the format PROFILE_FORMAT_FLAMEGRAPH",
-            ));
-        }
+        refuse_tree(self.format)?;
         let range = (self.start, self.end);
         query(asked, &self.profile_type_id, &self.label_selector, range)
     }
 
     fn frames(&self) -> usize {
-        let most = self.max_nodes.and_then(|most| usize::try_from(most).ok());
-        most.filter(|most| *most > 0)
-            .unwrap_or(FRAMES)
-            .min(MOST_FRAMES)
+        frames(self.max_nodes)
     }
+}
+
+impl MergeSpanProfileRequest {
+    fn query(&self, asked: &Asked) -> Result<Query, ApiError> {
+        refuse_tree(self.format)?;
+        let ids = self.span_selector.iter().map(|id| {
+            hex(id).ok_or_else(|| {
+                ApiError::bad(format!(
+                    "`spanSelector` must have ids of 16 hexadecimal digits, not {id:?}"
+                ))
+            })
+        });
+        let ids = ids.collect::<Result<_, _>>()?;
+        let range = (self.start, self.end);
+        let query = query(asked, &self.profile_type_id, &self.label_selector, range)?;
+        Ok(Query {
+            spans: Some(SpanSelection::Ids(ids)),
+            ..query
+        })
+    }
+}
+
+fn refuse_tree(format: i32) -> Result<(), ApiError> {
+    if format == FORMAT_TREE {
+        return Err(ApiError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "tree formats are not supported: use the format PROFILE_FORMAT_FLAMEGRAPH",
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the number of frames of a flame graph.
+fn frames(max_nodes: Option<i64>) -> usize {
+    let most = max_nodes.and_then(|most| usize::try_from(most).ok());
+    most.filter(|most| *most > 0)
+        .unwrap_or(FRAMES)
+        .min(MOST_FRAMES)
 }
 
 fn merge_stacktraces(
     asked: &Asked,
     request: &MergeStacktracesRequest,
 ) -> Result<MergeStacktracesResponse, ApiError> {
-    let query = request.query(asked)?;
-    let (tree, _answers) = merged(&*asked.first_store()?, None, &query)?;
-    let view = tree.view(&Zoom::default(), request.frames(), [1.0; 2]);
+    flame_graph(asked, &request.query(asked)?, request.frames())
+}
+
+fn merge_spans(
+    asked: &Asked,
+    request: &MergeSpanProfileRequest,
+) -> Result<MergeStacktracesResponse, ApiError> {
+    flame_graph(asked, &request.query(asked)?, frames(request.max_nodes))
+}
+
+fn flame_graph(
+    asked: &Asked,
+    query: &Query,
+    frames: usize,
+) -> Result<MergeStacktracesResponse, ApiError> {
+    let (tree, _answers) = merged(&*asked.first_store()?, None, query)?;
+    let view = tree.view(&Zoom::default(), frames, [1.0; 2]);
     Ok(MergeStacktracesResponse {
         flamegraph: Some(graph::single(&view.unwrap_or_default())),
     })

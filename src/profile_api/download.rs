@@ -19,7 +19,6 @@ const WIDTH: usize = 1200;
 /// Bytes of a frame in a file of speedscope: a number in memory, its digits, and a comma.
 const SPEEDSCOPE_FRAME: u64 = 12;
 
-/// Formats of files.
 const FORMATS: [&str; 6] = ["pprof", "folded", "svg", "html", "speedscope", "json"];
 
 pub(super) fn download(asked: &Asked, params: &Params) -> Result<Response<Bytes>, ApiError> {

@@ -21,7 +21,7 @@ use tributary_profiles::Dictionary;
 /// Default number of frames of a flame graph: as many as a screen has room for.
 const FRAMES: usize = 4000;
 /// Default number of frames of each half of a sandwich.
-const HALF: usize = 2000;
+const DEFAULT_SANDWICH_FRAMES: usize = 2000;
 /// Maximum number of frames in a response.
 pub(super) const MOST_FRAMES: usize = 100_000;
 /// Default number of functions of a table.
@@ -219,7 +219,7 @@ impl Shown {
         let Some(function) = params.get("function") else {
             return Err(ApiError::bad("`function` must name a function"));
         };
-        let most = params.number("max_frames", HALF, 1..MOST_FRAMES + 1)?;
+        let most = params.number("max_frames", DEFAULT_SANDWICH_FRAMES, 1..MOST_FRAMES + 1)?;
         let found = self
             .tree
             .sandwich_within(function, self.source.meter())?

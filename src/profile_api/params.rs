@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Asked;
 use super::error::ApiError;
 use crate::serving::query::decode;
-use tributary_profile_store::query::Spans;
+use tributary_profile_store::query::SpanSelection;
 use tributary_profile_store::series::{PROFILE_TYPE, TYPE};
 use tributary_profile_store::{ProfileStore, Query, QueryLimits, Selector, Zoom};
 
@@ -41,7 +41,7 @@ const NANOS_PER_MILLI: u64 = 1_000_000;
 /// Length of the range if no beginning is given.
 const DEFAULT_RANGE: Duration = Duration::from_secs(3600);
 /// Maximum length of a query string, in bytes: a path of functions with long names fits.
-const LONGEST: usize = 64 << 10;
+const MAX_QUERY_LENGTH: usize = 64 << 10;
 
 /// Parameters by name, each at most once.
 #[derive(Debug, Default)]
@@ -51,9 +51,9 @@ impl Params {
     /// Parses a query string (`application/x-www-form-urlencoded`).
     pub(super) fn parse(text: Option<&str>) -> Result<Self, ApiError> {
         let text = text.unwrap_or_default();
-        if text.len() > LONGEST {
+        if text.len() > MAX_QUERY_LENGTH {
             return Err(ApiError::bad(format!(
-                "the parameters have more than {LONGEST} bytes"
+                "the parameters have more than {MAX_QUERY_LENGTH} bytes"
             )));
         }
         let mut params: Vec<(String, String)> = Vec::new();
@@ -178,7 +178,6 @@ impl Asked {
         })
     }
 
-    /// Returns the query of a request.
     pub(super) fn query(&self, params: &Params, side: Side) -> Result<Query, ApiError> {
         let of_side = |name: &'static str, before: &'static str| {
             let given = (side == Side::Before).then(|| params.given(before));
@@ -199,14 +198,14 @@ impl Asked {
         let spans = match (params.get("trace_id"), params.get("span_id")) {
             (None, None) => None,
             (Some(id), None) => {
-                Some(Spans::Trace(hex(id).ok_or_else(|| {
+                Some(SpanSelection::Trace(hex(id).ok_or_else(|| {
                     ApiError::bad("`trace_id` must have 32 hexadecimal digits")
                 })?))
             }
             (None, Some(id)) => {
-                Some(Spans::Span(hex(id).ok_or_else(|| {
-                    ApiError::bad("`span_id` must have 16 hexadecimal digits")
-                })?))
+                let id = hex(id)
+                    .ok_or_else(|| ApiError::bad("`span_id` must have 16 hexadecimal digits"))?;
+                Some(SpanSelection::Ids([id].into()))
             }
             (Some(_), Some(_)) => {
                 return Err(ApiError::bad(
@@ -290,7 +289,7 @@ pub(super) fn millis(nanos: u64) -> u64 {
 }
 
 /// Parses bytes in hexadecimal digits.
-fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub(super) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }

@@ -20,7 +20,7 @@ const MILLI: u64 = 1_000_000;
 /// An API with a store, which is removed at the end.
 pub(super) struct Fixture {
     pub(super) api: ProfileApi,
-    lease: StoreLease,
+    pub(super) lease: StoreLease,
     /// Milliseconds since 1970 at the start of the test.
     pub(super) now: u64,
     _directory: TempDir,
@@ -105,7 +105,6 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-/// Names and totals of the frames of a view.
 fn frames(view: &Value) -> Vec<(String, i64, i64)> {
     let name = |frame: &Value| {
         let at = usize::try_from(frame["name"].as_u64().unwrap()).unwrap();

@@ -20,9 +20,8 @@ use tributary_profiles::dictionary::ValueType;
 use tributary_profiles::{Dictionary, Profiles, pprof, top};
 
 /// Maximum size of a file after decompression, in bytes.
-const MOST: usize = 128 << 20;
+const MAX_FILE_BYTES: usize = 128 << 20;
 
-/// The profiles of a file.
 struct File {
     profiles: Profiles,
     permit: Permit,
@@ -87,12 +86,12 @@ impl Asked {
         // A server or an archive may compress data that is compressed already.
         for _ in 0..2 {
             if body.starts_with(&[0x1f, 0x8b]) {
-                let file = decompress(Codec::Gzip, &body, MOST, &mut permit);
+                let file = decompress(Codec::Gzip, &body, MAX_FILE_BYTES, &mut permit);
                 body = file.map_err(undecompressed)?.into();
             }
         }
         let options = pprof::ReadOptions {
-            limit: MOST,
+            limit: MAX_FILE_BYTES,
             ..pprof::ReadOptions::default()
         };
         let read = read_profiles(&body, file_kind(&body), &options, &mut permit);

@@ -25,7 +25,6 @@ impl Arrival {
         Arrival(Pending::new(ledger.clone(), items))
     }
 
-    /// Returns the number of items.
     pub(super) fn items(&self) -> usize {
         self.0.items()
     }

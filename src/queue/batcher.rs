@@ -87,7 +87,6 @@ impl Batcher {
         }
     }
 
-    /// Whether requests are merged.
     pub(super) fn merges(&self) -> bool {
         self.lock().gathering.is_some()
     }

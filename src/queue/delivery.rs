@@ -36,7 +36,6 @@ pub(super) struct Delivery {
     pub(super) signal: Signal,
     pub(super) sender: Arc<dyn Sender>,
     pub(super) retry: Option<RetryConfig>,
-    /// Timeout of one attempt.
     pub(super) timeout: Option<Duration>,
     pub(super) ledger: Arc<Ledger>,
     /// Cancelled when the queue shuts down, which ends current waits and shortens later waits.

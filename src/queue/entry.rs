@@ -242,7 +242,6 @@ impl Entry {
         self.request.waiting.is_some()
     }
 
-    /// Creates an entry for a part of this entry.
     fn part(&self, part: Batch) -> Entry {
         Entry::new(
             Payload::Plain(part),

@@ -9,7 +9,6 @@ use crate::queue::metrics::ExporterMetrics;
 
 /// Outcome counters of one queue.
 pub(super) struct Ledger {
-    /// The exporter's metrics.
     pub(super) metrics: ExporterMetrics,
     /// Whether the process is ending. From then on, dropped items are reported as undelivered.
     ending: AtomicBool,

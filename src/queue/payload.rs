@@ -87,7 +87,6 @@ impl Payload {
         };
     }
 
-    /// Returns the signal.
     pub(super) fn signal(&self) -> Signal {
         match self {
             Payload::Plain(batch) => batch.signal(),

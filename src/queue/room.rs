@@ -6,7 +6,6 @@ use std::time::Duration;
 use metrics::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-/// Interval of repeated flush requests to a buffering sender.
 pub(super) const FLUSH_REQUEST_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A bounded number of units: requests, items or bytes. Waiting is fair and cancellation-safe.
@@ -52,7 +51,6 @@ impl Room {
         self.capacity
     }
 
-    /// Returns the free units.
     pub(super) fn free(&self) -> usize {
         self.free.available_permits()
     }

@@ -39,7 +39,6 @@ pub(super) struct SetAside {
     failed: AtomicU64,
 }
 
-/// Failure history of one job.
 #[derive(Default)]
 pub(super) struct FailureHistory {
     failures: u32,
@@ -70,7 +69,6 @@ impl SetAside {
         }
     }
 
-    /// Counts a delivered job.
     pub(super) fn delivered(&self) {
         self.delivered.fetch_add(1, Relaxed);
     }

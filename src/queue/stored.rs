@@ -34,7 +34,8 @@ pub use record::decode;
 pub(super) use reservation::LogReservation;
 use tributary_otlp::Signal;
 use tributary_storage::{
-    AppendError, Lease, Log, Logs, NewRecord, Next, QueueName, Record, Recovered, Storage,
+    AppendError, Lease, Log, LogRegistry, NewRecord, QueueName, ReadResult, Record, Recovered,
+    Storage,
 };
 
 /// Wait after a failed read of a file.
@@ -44,7 +45,7 @@ pub(super) const READ_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Stored {
     lease: Lease,
     storage: Arc<Storage>,
-    logs: Logs,
+    logs: LogRegistry,
     name: QueueName,
     dead_letter_lock: tokio::sync::Mutex<()>,
     /// Episode in which the queue is full and drops its oldest data.
@@ -131,7 +132,7 @@ impl Stored {
             }
             self.report(&recovered);
         }
-        self.lease.take_over();
+        self.lease.become_reader();
         self.update_metrics();
     }
 
@@ -208,7 +209,7 @@ impl Stored {
     /// Returns `None` if the read would need the disk and `from_disk` is false.
     fn read(self: &Arc<Self>, max_bytes: usize, from_disk: bool) -> io::Result<Option<Read>> {
         Ok(Some(match self.lease.next(max_bytes, from_disk)? {
-            Next::Records(records) => {
+            ReadResult::Records(records) => {
                 let records = records.into_iter();
                 Read::Records(
                     records
@@ -216,9 +217,9 @@ impl Stored {
                         .collect(),
                 )
             }
-            Next::Empty => Read::Empty,
-            Next::Ended => Read::Ended,
-            Next::OnDisk => return Ok(None),
+            ReadResult::Empty => Read::Empty,
+            ReadResult::Ended => Read::Ended,
+            ReadResult::OnDisk => return Ok(None),
         }))
     }
 

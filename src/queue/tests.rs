@@ -907,7 +907,6 @@ async fn queued_requests_are_compressed_and_counted_so() {
     assert_eq!(bench.budget.used(), 0);
 }
 
-/// Sends the profiles and drops the batches.
 async fn consume_profiles(bench: &Bench, batches: impl IntoIterator<Item = Batch>) {
     let consumer = bench.terminal.inputs.get(Signal::Profiles).unwrap();
     for batch in batches {

@@ -47,7 +47,6 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     metrics: &[shared::RECEIVER, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_kafka_skipped_messages",
     "Number of Kafka messages that were skipped because they were not readable or were refused permanently, by \

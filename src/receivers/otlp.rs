@@ -8,7 +8,7 @@ mod config;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod grpc;
+pub(super) mod grpc;
 mod http;
 pub(super) mod intake;
 
@@ -16,9 +16,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-pub use self::config::{
-    Config, EnforcementPolicy, GrpcConfig, HttpConfig, Protocols, ServerKeepalive, ServerParameters,
-};
+pub use self::config::{Config, GrpcConfig, HttpConfig, Protocols};
 use self::grpc::Grpc;
 use self::http::Http;
 use self::intake::Intake;
@@ -34,12 +32,12 @@ use crate::receivers::metrics::ReceiverMetrics;
 use crate::serving::body::BodyRate;
 pub use crate::serving::cors::Cors;
 use crate::serving::front::Front;
-use crate::serving::{DEFAULT_STREAMS, or};
+pub use crate::serving::grpc_keys::{EnforcementPolicy, ServerKeepalive, ServerParameters};
 use futures_util::future::BoxFuture;
 use tributary_config::{Endpoint, Section};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{Bound, Handler, Protocol, Server, ServerOptions, tls_source};
+use tributary_net::server::{BoundServer, Handler, Server, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
@@ -89,7 +87,7 @@ impl ReceiverConfig for Config {
         let receiver = Owner::new(&cx.id, "receiver");
         let mut waiting: Vec<Start> = Vec::new();
         if let Some(grpc) = &*self.protocols.grpc {
-            let owner = receiver.over("grpc");
+            let owner = receiver.with_transport("grpc");
             let handler = Grpc {
                 intake: intake(
                     "grpc",
@@ -103,15 +101,16 @@ impl ReceiverConfig for Config {
                 guard: auth::guard(grpc.auth.as_ref(), cx, &owner)
                     .map_err(|error| within("grpc", error))?,
                 calls: CallMetrics::of_server(),
+                route: grpc::route,
             };
-            let mut options = grpc_options(grpc);
+            let mut options = grpc.server_options();
             options.tls = tls_source(&grpc.tls, options.protocol, &owner)
                 .map_err(|error| within("grpc", error))?;
             options.budget = Some(cx.budget.clone());
             waiting.push(bind(cx, &grpc.endpoint, handler, options, "GRPC", owner)?);
         }
         if let Some(http) = &*self.protocols.http {
-            let owner = receiver.over("http");
+            let owner = receiver.with_transport("http");
             let guard = auth::guard(http.auth.as_ref(), cx, &owner)
                 .map_err(|error| within("http", error))?;
             let handler = Http::new(
@@ -133,7 +132,7 @@ impl ReceiverConfig for Config {
                     http.write_timeout.unless_zero(),
                 ),
             );
-            let mut options = http_options(http);
+            let mut options = http.server_options();
             options.tls = tls_source(&http.tls, options.protocol, &owner)
                 .map_err(|error| within("http", error))?;
             options.budget = Some(cx.budget.clone());
@@ -146,7 +145,6 @@ impl ReceiverConfig for Config {
     }
 }
 
-/// Starts a bound server.
 type Start = Box<dyn FnOnce() -> Server + Send>;
 
 struct Receiver {
@@ -184,12 +182,11 @@ fn bind(
     let socket = socket.parse().unwrap_or_else(|_| cx.id.clone());
     let listener = cx.listeners.bind(&socket, endpoint);
     let bound = listener
-        .and_then(|listener| Bound::new(listener, handler, options, name, owner))
+        .and_then(|listener| BoundServer::new(listener, handler, options, name, owner))
         .map_err(|error| BuildError(error.to_string()))?;
     Ok(Box::new(move || bound.start()))
 }
 
-/// Creates an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
 }
@@ -198,41 +195,6 @@ fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
 fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
     let key = &(**tls).as_ref()?.client_identity_attribute;
     (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
-}
-
-fn grpc_options(config: &GrpcConfig) -> ServerOptions {
-    let parameters = &config.keepalive.server_parameters;
-    let window = or(config.read_buffer_size, config::DEFAULT_READ_BUFFER);
-    let defaults = ServerOptions::default();
-    ServerOptions {
-        protocol: Protocol::Http2,
-        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
-        stream_window: window,
-        connection_window: window.saturating_mul(4),
-        max_send_buffer: or(config.write_buffer_size, config::DEFAULT_WRITE_BUFFER) as usize,
-        ping_interval: parameters.time.unless_zero().or(defaults.ping_interval),
-        ping_timeout: parameters
-            .timeout
-            .unless_zero()
-            .unwrap_or(defaults.ping_timeout),
-        max_idle: parameters.max_connection_idle.unless_zero(),
-        max_age: parameters.max_connection_age.unless_zero(),
-        grace: parameters.max_connection_age_grace.unless_zero(),
-        limits: config.limits.clone(),
-        ..defaults
-    }
-}
-
-fn http_options(config: &HttpConfig) -> ServerOptions {
-    ServerOptions {
-        protocol: Protocol::Either,
-        keep_alive: config.keep_alives_enabled,
-        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
-        header_timeout: config.read_header_timeout.unless_zero(),
-        max_idle: config.idle_timeout.unless_zero(),
-        limits: config.limits.clone(),
-        ..ServerOptions::default()
-    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,6 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     metrics: &[shared::RECEIVER, METRICS]
 );
 
-/// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_file_skipped_records",
     "Number of records that were skipped because they were not readable, too large, or refused permanently; by \

@@ -1,26 +1,15 @@
 //! The `pprof` receiver: collects pprof files from several sources and converts them to OTLP profiles.
 //!
-//! Each section of the configuration is one kind of source. All sources use the `intake`, which converts files and
-//! forwards the profiles. A file is acknowledged only after the pipeline has accepted it, and the receiver buffers
-//! nothing.
-//!
-//! A file becomes one OTLP profile for each of its sample types, in one scope with the name that backends show for
-//! such a profile. The scope's attribute `pprof.profile.name` is the kind of the profile, if known. Profiles have ids,
-//! so that duplicates are recognized without reading the content.
+//! Each section of the configuration is one kind of source. All sources use the [`Intake`], which converts files and
+//! forwards the profiles.
 
 mod config;
-mod convert;
 mod delta;
+mod differences;
 mod file;
-mod ids;
-mod intake;
-mod metrics;
-mod origin;
 mod pressure;
 mod scrape;
 mod server;
-#[cfg(test)]
-mod testing;
 
 use std::sync::Arc;
 
@@ -28,7 +17,6 @@ use tokio::time::Instant;
 
 pub use self::config::Config;
 pub use self::file::FileConfig;
-use self::intake::Intake;
 pub use self::scrape::{
     DnsSd, FileSd, ProfileSettings, RecordType, Remote, Scheme, ScrapedProfile, Target,
 };
@@ -38,6 +26,7 @@ use crate::component::{
 };
 use crate::metric::{self, Metric, shared};
 use crate::pipeline::{Component, Consumer, Idle, Undelivered};
+use crate::receivers::profile_intake::Intake;
 use futures_util::future::BoxFuture;
 use tributary_otlp::Signal;
 
@@ -50,7 +39,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
     "Scrapes and receives pprof profiles, and converts them to OTLP.",
     &[(Signal::Profiles, Stability::Alpha)],
     collector: Origin::Contrib,
-    metrics: &[shared::RECEIVER, shared::SERVER, shared::TLS, METRICS]
+    metrics: &[shared::RECEIVER, shared::SERVER, shared::TLS, shared::PPROF_REPAIRS, METRICS]
 );
 
 /// Metrics of this component.
@@ -74,10 +63,6 @@ const METRICS: &[Metric] = &[
     metric::gauge(
         "tributary_scraper_duration_seconds",
         "Duration of the last scrape of a target's profile, in seconds",
-    ),
-    metric::counter(
-        "tributary_receiver_pprof_repairs",
-        "Number of repairs of pprof files that violate the format, by kind",
     ),
     metric::counter(
         "tributary_receiver_pprof_forgotten_series",
@@ -110,7 +95,8 @@ impl Config {
     ) -> Result<Vec<Box<dyn Component>>, BuildError> {
         let intake = |transport, limit, key| {
             let (consumer, budget) = (consumer.clone(), cx.budget.clone());
-            Intake::new(&cx.id, consumer, budget, transport, limit, key).converting(self)
+            Intake::new(&cx.id, consumer, budget, transport, limit, key)
+                .converting(self.read_options())
         };
         let mut sections: Vec<Box<dyn Component>> = Vec::new();
         sections.extend(scrape::section(self, cx, consumer)?);

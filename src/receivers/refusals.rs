@@ -32,7 +32,6 @@ const CLIENTS: usize = 100;
 const OTHER: &str = "other";
 
 impl Refusals {
-    /// Creates the counters of a receiver.
     pub(super) fn new(receiver: &ComponentId, transport: &'static str) -> Self {
         let receiver = receiver.to_string();
         Refusals(Arc::new(Shared {

@@ -45,7 +45,6 @@ pub(crate) fn too_large(limit: usize, key: &str) -> Nack {
     )
 }
 
-/// Minimum transfer rate of a body.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BodyRate {
     /// Maximum time for the whole body.
@@ -247,7 +246,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
                 && !data.is_empty()
             {
                 self.received += data.len();
-                self.peer.largest_piece.fetch_max(data.len(), Relaxed);
+                self.peer.largest_chunk.fetch_max(data.len(), Relaxed);
                 return Ok(Some(data));
             }
         }
@@ -259,7 +258,7 @@ impl<'a, B: Body<Data = Bytes, Error: Display> + Unpin> Reader<'a, B> {
     fn keep(&self, chunk: Bytes, bounds: &Bounds<'_>) -> Result<ReceivedBytes, Nack> {
         let permit = bounds.budget.acquire(chunk.len()).map_err(out_of_memory)?;
         let small = chunk.len() < MIN_READ_BUFFER;
-        let bytes = if small || chunk.len() < self.peer.largest_piece.load(Relaxed) / 2 {
+        let bytes = if small || chunk.len() < self.peer.largest_chunk.load(Relaxed) / 2 {
             Bytes::copy_from_slice(&chunk)
         } else {
             chunk

@@ -3,7 +3,6 @@
 use tributary_compression::Codec;
 use tributary_compression::decompress::is_framed_snappy;
 
-/// Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Not encoded.

@@ -49,19 +49,19 @@ impl Front {
 
     /// Handles a request. `respond` handles every request except a preflight. `late` returns the response after a
     /// timeout.
-    pub(crate) async fn handle<B, A: Future<Output = Response<Full<Bytes>>>>(
+    pub(crate) async fn handle<B, R: From<Full<Bytes>>, A: Future<Output = Response<R>>>(
         &self,
         request: Request<B>,
         respond: impl FnOnce(Request<B>) -> A,
-        late: impl FnOnce(Nack) -> Response<Full<Bytes>>,
-    ) -> Response<Full<Bytes>> {
+        late: impl FnOnce(Nack) -> Response<R>,
+    ) -> Response<R> {
         let origin = self
             .cors
             .as_ref()
             .and_then(|_| request.headers().get(ORIGIN).cloned());
         let preflight = self.cors.as_ref().and_then(|cors| cors.preflight(&request));
         let mut response = match (preflight, self.response_timeout) {
-            (Some(preflight), _) => preflight,
+            (Some(preflight), _) => preflight.map(R::from),
             (None, None) => self.within_cors(respond(request), origin).await,
             (None, Some(limit)) => timeout(limit, self.within_cors(respond(request), origin))
                 .await
@@ -77,11 +77,11 @@ impl Front {
         response
     }
 
-    async fn within_cors(
+    async fn within_cors<R>(
         &self,
-        response: impl Future<Output = Response<Full<Bytes>>>,
+        response: impl Future<Output = Response<R>>,
         origin: Option<HeaderValue>,
-    ) -> Response<Full<Bytes>> {
+    ) -> Response<R> {
         let mut response = response.await;
         if let Some(cors) = &self.cors {
             cors.apply(origin.as_ref(), response.headers_mut());
@@ -93,12 +93,12 @@ impl Front {
     ///
     /// # Errors
     /// Returns the response to an unauthorized client; `refuse` formats it.
-    pub(crate) async fn admit<B>(
+    pub(crate) async fn admit<B, R>(
         &self,
         request: &mut Request<B>,
         peer: &Peer,
-        refuse: impl FnOnce(Nack) -> Response<Full<Bytes>>,
-    ) -> Result<(), Response<Full<Bytes>>> {
+        refuse: impl FnOnce(Nack) -> Response<R>,
+    ) -> Result<(), Response<R>> {
         let Some(guard) = &self.guard else {
             return Ok(());
         };

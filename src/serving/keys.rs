@@ -92,6 +92,22 @@ macro_rules! http_server_section {
                 }
             }
 
+            /// Returns the options of the server without those that the files of `tls` and the host determine.
+            pub(crate) fn server_options(&self) -> tributary_net::server::ServerOptions {
+                tributary_net::server::ServerOptions {
+                    protocol: tributary_net::server::Protocol::Either,
+                    keep_alive: self.keep_alives_enabled,
+                    max_concurrent_streams: crate::serving::or(
+                        self.max_concurrent_streams,
+                        crate::serving::DEFAULT_STREAMS,
+                    ),
+                    header_timeout: self.read_header_timeout.unless_zero(),
+                    max_idle: self.idle_timeout.unless_zero(),
+                    limits: self.limits.clone(),
+                    ..tributary_net::server::ServerOptions::default()
+                }
+            }
+
             /// Checks the keys of the server. `example` is an endpoint for the message about a missing one.
             fn validate_server(&self, example: &str, problems: &mut tributary_config::Problems) {
                 crate::serving::validate_socket(&self.endpoint, &self.transport, example, problems);

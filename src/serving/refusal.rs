@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use http::StatusCode;
+use bytes::Bytes;
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body_util::Full;
 use prost::Message;
 use tracing::{debug, warn};
 
@@ -12,7 +15,7 @@ use crate::pipeline::batch::{Code, Nack};
 use tributary_config::ComponentId;
 use tributary_net::rpc::{RETRY_INFO, Status, is_retryable};
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{BUSY_RETRY_AFTER, Peer};
+use tributary_net::server::{BUSY_RETRY_AFTER, Peer, plain};
 
 /// Response to a refused request.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +74,18 @@ impl Refusal {
         Some(delay.as_secs() + u64::from(delay.subsec_nanos() > 0))
     }
 
+    /// Adds `Retry-After` to a response with this status, if a retry makes sense.
+    pub(crate) fn add_retry_after(&self, status: StatusCode, headers: &mut HeaderMap) {
+        let later = [
+            StatusCode::TOO_MANY_REQUESTS,
+            StatusCode::SERVICE_UNAVAILABLE,
+        ]
+        .contains(&status);
+        if let Some(seconds) = self.retry_after_seconds().or(later.then_some(1)) {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+    }
+
     /// Returns the value of `grpc-status-details-bin`, which is only sent with a retry delay.
     pub(crate) fn details_bin(&self) -> Option<String> {
         self.retry_after?;
@@ -92,6 +107,15 @@ impl Refusal {
         }
         status.to_string().into_bytes()
     }
+}
+
+/// Returns a refusal as plain text, for clients that do not speak OTLP.
+pub(crate) fn refused_in_plain_text(nack: Nack) -> Response<Full<Bytes>> {
+    let refusal = Refusal::from(nack);
+    let status = refusal.http_status();
+    let mut response = plain(status, format!("{} {}", status.as_u16(), refusal.message));
+    refusal.add_retry_after(status, response.headers_mut());
+    response
 }
 
 /// Returns the refusal of a request that exceeds `limits::max_requests`.

@@ -22,8 +22,8 @@ pub(super) fn render(page: &mut String) {
             owner.kind,
             escaped(&owner.id.to_string()),
             used.kind.name(),
-            escaped(&used.facts.subject),
-            escaped(&used.facts.serial)
+            escaped(&used.fields.subject),
+            escaped(&used.fields.serial)
         );
         samples.insert(labels, used.days_left(now));
     }

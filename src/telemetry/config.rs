@@ -2,6 +2,7 @@
 
 mod logs;
 mod metrics;
+mod push;
 mod resource;
 
 use std::collections::BTreeMap;
@@ -9,11 +10,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::logs::{LogEncoding, LogLevel, LogsConfig, Sampling};
-pub use self::metrics::{
-    MetricsConfig, MetricsLevel, MetricsReader, PrometheusReader, PullExporter, PullReader,
-    ResourceLabels,
+pub use self::logs::{
+    BatchLogProcessor, LogEncoding, LogLevel, LogProcessor, LogsConfig, Sampling,
+    SimpleLogProcessor,
 };
+pub use self::metrics::{
+    MetricsConfig, MetricsLevel, MetricsReader, PeriodicReader, PrometheusReader, PullExporter,
+    PullReader, ResourceLabels,
+};
+pub use self::push::{PushCompression, PushExporter, PushOtlp, Transport};
 use tributary_config::Unread;
 use tributary_config::units::Endpoint;
 use tributary_config::{ExtensionUse, Problems, Validate};
@@ -41,15 +46,21 @@ pub struct TelemetryConfig {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TracesConfig {
-    /// Level of detail. Only `none` is accepted.
+    /// Level of detail. With `none`, the other keys have no effect; other levels have no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<MetricsLevel>,
-    /// Export of the collector's own traces. Only an empty list is accepted.
+    /// Export of the collector's own traces. Without `level: none`, only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<Unread>,
     /// Propagators of trace context. Only an empty list is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub propagators: Vec<String>,
+    /// Sampling of the collector's own traces. No effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampler: Option<Unread>,
+    /// Limits on the collector's own spans. No effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Unread>,
 }
 
 impl Validate for TelemetryConfig {
@@ -60,8 +71,20 @@ impl Validate for TelemetryConfig {
     }
 
     fn listens_on(&self) -> Vec<(Vec<&'static str>, Endpoint)> {
-        let path = match self.metrics.readers {
-            Some(_) => vec!["metrics", "readers", "0", "pull", "exporter", "prometheus"],
+        let reader = |index| {
+            vec![
+                "metrics",
+                "readers",
+                index,
+                "pull",
+                "exporter",
+                "prometheus",
+            ]
+        };
+        let path = match self.metrics.pull() {
+            Some((0, _)) => reader("0"),
+            Some((1, _)) => reader("1"),
+            Some(_) => vec!["metrics", "readers"],
             None => vec!["metrics", "address"],
         };
         self.metrics
@@ -87,17 +110,28 @@ impl TracesConfig {
 
 impl Validate for TracesConfig {
     fn validate(&self, problems: &mut Problems) {
+        let no_effect = "has no effect: the collector creates no traces of its own";
         if !self.processors.is_empty() {
-            let message = "is not supported: the collector creates no traces of its own; remove it";
-            problems.error(&["processors"], message);
+            match self.level {
+                Some(MetricsLevel::None) => problems.warning(&["processors"], no_effect),
+                _ => problems.error(
+                    &["processors"],
+                    "is not supported: the collector creates no traces of its own; remove it, or set `level: none`",
+                ),
+            }
         }
-        if !self.propagators.is_empty() {
-            let message = "has no effect: the collector creates no traces of its own";
-            problems.warning(&["propagators"], message);
-        }
-        if self.level.is_some_and(|level| level != MetricsLevel::None) {
-            let message = "has no effect: the collector creates no traces of its own";
-            problems.warning(&["level"], message);
+        for (key, is_set) in [
+            ("propagators", !self.propagators.is_empty()),
+            (
+                "level",
+                self.level.is_some_and(|level| level != MetricsLevel::None),
+            ),
+            ("sampler", self.sampler.is_some()),
+            ("limits", self.limits.is_some()),
+        ] {
+            if is_set {
+                problems.warning(&[key], no_effect);
+            }
         }
     }
 }

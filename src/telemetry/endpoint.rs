@@ -20,7 +20,7 @@ use tributary_memory::Budget;
 use tributary_net::Owner;
 use tributary_net::auth::Guarded;
 use tributary_net::server::{
-    Bound, Protocol, Server, ServerOptions, SharedPage, SimpleHandler, plain, tls_source,
+    BoundServer, Protocol, Server, ServerOptions, SharedPage, SimpleHandler, plain, tls_source,
 };
 
 /// `/metrics` on the address of `service.telemetry.metrics`.
@@ -28,7 +28,6 @@ pub struct MetricsEndpoint {
     server: Server,
 }
 
-/// The media type of Prometheus' text format.
 const TEXT_FORMAT: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
@@ -59,7 +58,7 @@ impl MetricsEndpoint {
             extensions,
             ..host.context(&id)
         };
-        let owner = Owner::new(&id, "service").over("http");
+        let owner = Owner::new(&id, "service").with_transport("http");
         let options = ServerOptions {
             protocol: Protocol::Either,
             tls: tls_source(&metrics.tls, Protocol::Either, &owner)
@@ -82,7 +81,7 @@ impl MetricsEndpoint {
         let bound = host
             .listeners
             .bind(&id, &endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "metrics", owner));
+            .and_then(|listener| BoundServer::new(listener, handler, options, "metrics", owner));
         let bound = bound.map_err(|error| at(error.to_string()))?;
         Ok(Some(MetricsEndpoint {
             server: bound.start(),

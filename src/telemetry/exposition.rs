@@ -41,7 +41,7 @@ const MILLISECONDS: [f64; 15] = [
 
 /// Interval at which the recorder aggregates histogram samples. Scrapes do so too; without any,
 /// samples would accumulate.
-const UPKEEP: Duration = Duration::from_secs(5);
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Exposition {
     /// Installs the recorder. Call it once, before the first metric is counted.
@@ -76,7 +76,7 @@ impl Exposition {
 
     /// Runs until the process ends.
     pub async fn keep_up(self) {
-        let mut every = tokio::time::interval(UPKEEP);
+        let mut every = tokio::time::interval(UPKEEP_INTERVAL);
         let mut measuring: Option<JoinHandle<()>> = None;
         loop {
             every.tick().await;
@@ -130,7 +130,6 @@ impl Exposition {
     }
 }
 
-/// Escapes a label value.
 pub(super) fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -165,7 +164,6 @@ pub(super) fn with_totals(page: &str) -> String {
     with
 }
 
-/// Converts attributes to labels, separated by commas.
 fn labels(attributes: &[(String, String)]) -> String {
     let allowed = |c: char| match c.is_ascii_alphanumeric() {
         true => c,

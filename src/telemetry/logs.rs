@@ -1,11 +1,12 @@
 //! The collector's own logs, in the Collector's formats: tab-separated console lines, or JSON.
 
+pub(crate) mod export;
+mod fields;
+mod outputs;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +14,6 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tracing::callsite::Identifier;
-use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::fmt::format::Writer;
@@ -21,8 +21,10 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
-use tributary_storage::own_files;
 
+use self::export::{LogQueue, LogSender};
+use self::fields::Fields;
+use self::outputs::Outputs;
 use crate::component::identity::resource;
 use crate::introspection::warnings::RecentWarnings;
 use crate::telemetry::config::{LogEncoding, LogLevel, Sampling, TelemetryConfig};
@@ -31,6 +33,8 @@ use crate::telemetry::terminal;
 /// Handle that changes the logging of the process after a reload.
 pub struct LogHandle {
     style: Current,
+    /// Queues of lines for export whose consumers have not taken them yet.
+    queues: Mutex<Vec<LogQueue>>,
 }
 
 /// Current logging settings, read for every line: a layer with a filter cannot be exchanged once it
@@ -38,6 +42,7 @@ pub struct LogHandle {
 type Current = Arc<ArcSwap<Style>>;
 
 /// Logging settings of the configuration.
+#[derive(Clone)]
 struct Style {
     outputs: Outputs,
     json: bool,
@@ -46,10 +51,11 @@ struct Style {
     resource: Option<Value>,
     /// Whether JSON lines contain their source location.
     has_caller: bool,
-    /// Whether levels are coloured.
     has_colours: bool,
     threshold: Level,
     sampling: Option<Sampling>,
+    /// Queues for the export of lines.
+    export: Vec<LogSender>,
 }
 
 impl LogHandle {
@@ -62,10 +68,14 @@ impl LogHandle {
         config: &TelemetryConfig,
         warnings: Arc<RecentWarnings>,
     ) -> io::Result<LogHandle> {
-        let style = Arc::new(ArcSwap::from_pointee(Style::new(config)?));
+        let (style, queues) = Style::new(config)?;
+        let style = Arc::new(ArcSwap::from_pointee(style));
         let subscriber = tracing_subscriber::registry().with(layer(style.clone(), warnings));
         let _ = tracing::subscriber::set_global_default(subscriber);
-        Ok(LogHandle { style })
+        Ok(LogHandle {
+            style,
+            queues: Mutex::new(queues),
+        })
     }
 
     /// Whether lines are JSON objects.
@@ -78,21 +88,37 @@ impl LogHandle {
     /// # Errors
     /// Returns an error if a file of `output_paths` cannot be opened; the settings do not change.
     pub fn apply(&self, config: &TelemetryConfig) -> io::Result<()> {
-        self.style.store(Arc::new(Style::new(config)?));
+        let (style, queues) = Style::new(config)?;
+        self.style.store(Arc::new(style));
+        *self.queues.lock() = queues;
         Ok(())
+    }
+
+    /// Returns the queues of lines for export, once after each change of the settings.
+    pub(crate) fn take_queues(&self) -> Vec<LogQueue> {
+        std::mem::take(&mut *self.queues.lock())
+    }
+
+    /// Ends the queues of lines for export: later lines are not exported.
+    pub(crate) fn end_export(&self) {
+        let style = self.style.load_full();
+        self.style.store(Arc::new(Style {
+            export: Vec::new(),
+            ..(*style).clone()
+        }));
     }
 }
 
 impl Style {
-    fn new(telemetry: &TelemetryConfig) -> io::Result<Style> {
+    fn new(telemetry: &TelemetryConfig) -> io::Result<(Style, Vec<LogQueue>)> {
         let config = &telemetry.logs;
+        let (export, queues) = export::queues(&config.processors);
         let attributes = || {
             let attributes = resource(&telemetry.resource).into_iter();
             attributes.map(|(key, value)| (key, value.into())).collect()
         };
-        let outputs = config.output_paths.iter().map(|path| Output::open(path));
-        Ok(Style {
-            outputs: Outputs(outputs.collect::<io::Result<Vec<_>>>()?.into()),
+        let style = Style {
+            outputs: Outputs::open(&config.output_paths)?,
             json: config.encoding == LogEncoding::Json,
             resource: (config.disable_zap_resource != Some(true))
                 .then(|| Value::Object(attributes())),
@@ -110,7 +136,9 @@ impl Style {
                 LogLevel::Error => Level::ERROR,
             },
             sampling: config.sampling.clone(),
-        })
+            export,
+        };
+        Ok((style, queues))
     }
 }
 
@@ -128,59 +156,6 @@ where
         .event_format(Shape { style, warnings })
         .with_filter(filter)
 }
-
-/// Destinations of lines.
-#[derive(Clone)]
-struct Outputs(Arc<[Output]>);
-
-enum Output {
-    Stderr,
-    Stdout,
-    File(File),
-}
-
-impl Output {
-    fn open(path: &str) -> io::Result<Output> {
-        match path {
-            "stderr" => Ok(Output::Stderr),
-            "stdout" => Ok(Output::Stdout),
-            path => own_files::open(
-                OpenOptions::new().append(true).create(true).mode(FILE_MODE),
-                Path::new(path),
-            )
-            .map_or_else(
-                |error| {
-                    let text = format!("service.telemetry.logs.output_paths: {path}: {error}");
-                    Err(io::Error::new(error.kind(), text))
-                },
-                |file| Ok(Output::File(file)),
-            ),
-        }
-    }
-}
-
-impl Write for Outputs {
-    /// Writes a line to all outputs. A failed write is not retried and does not affect other
-    /// outputs.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        for output in self.0.iter() {
-            let _ = match output {
-                Output::Stderr => io::stderr().write_all(line),
-                Output::Stdout => io::stdout().write_all(line),
-                Output::File(file) => (&*file).write_all(line),
-            };
-        }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Mode of new log files: logs name clients and must not be readable by all users. Log shippers
-/// read them by the group.
-const FILE_MODE: u32 = 0o640;
 
 /// Drops lines below the level, and repeated lines.
 struct Threshold {
@@ -273,6 +248,12 @@ where
             let is_error = *event.metadata().level() == Level::ERROR;
             self.warnings.add(is_error, fields.in_one_line());
         }
+        if !style.export.is_empty() && export::is_exported(event.metadata()) {
+            let record = export::record(*event.metadata().level(), &fields);
+            for (sender, record) in style.export.iter().zip(record.into_iter().cycle()) {
+                sender.send(record);
+            }
+        }
         let level = match *event.metadata().level() {
             Level::ERROR => "error",
             Level::WARN => "warn",
@@ -322,70 +303,10 @@ fn caller(metadata: &Metadata<'_>) -> Option<String> {
     Some(format!("{file}:{}", metadata.line()?))
 }
 
-/// Fields that name the component of a line.
-const COMPONENT_KIND: &str = "otelcol.component.kind";
-const COMPONENT_ID: &str = "otelcol.component.id";
-
-struct Fields {
-    message: String,
-    rest: Map<String, Value>,
-}
-
-impl Fields {
-    /// Returns the component, the message and the fields, as `exporter otlp_grpc: message key=value key=value`.
-    fn in_one_line(&self) -> String {
-        let text = |key: &str| self.rest.get(key).and_then(Value::as_str);
-        let mut line = match (text(COMPONENT_KIND), text(COMPONENT_ID)) {
-            (Some(kind), Some(id)) => format!("{kind} {id}: {}", self.message),
-            _ => self.message.clone(),
-        };
-        let is_shown = |key: &str| ![COMPONENT_KIND, COMPONENT_ID, "suppressed"].contains(&key);
-        for (key, value) in self.rest.iter().filter(|(key, _)| is_shown(key)) {
-            let value = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            line.push_str(&format!(" {key}={value}"));
-        }
-        line
-    }
-
-    fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        self.rest.insert(field.name().to_owned(), value.into());
-    }
-}
-
-impl Visit for Fields {
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value);
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value);
-    }
-
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value);
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value);
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "message" {
-            value.clone_into(&mut self.message);
-        } else {
-            self.put(field, value);
-        }
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.record_str(field, &format!("{value:?}"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::telemetry::config::LogsConfig;
 
@@ -400,7 +321,7 @@ mod tests {
             logs,
             ..TelemetryConfig::default()
         };
-        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
+        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap().0));
         let subscriber = tracing_subscriber::registry().with(layer(style, Arc::default()));
         tracing::subscriber::with_default(subscriber, || (0..lines).for_each(|_| log()));
         std::fs::read_to_string(file.path())
@@ -421,7 +342,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        Output::open(path.to_str().unwrap()).unwrap();
+        Outputs::open(&[path.to_str().unwrap().to_owned()]).unwrap();
         let mode = std::fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o137, 0, "{mode:o}");
     }
@@ -442,7 +363,7 @@ mod tests {
     /// Returns the line for an event with the given configuration.
     fn line(yaml: &str) -> Value {
         let config: TelemetryConfig = serde_yaml::from_str(yaml).unwrap();
-        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap()));
+        let style = Arc::new(ArcSwap::from_pointee(Style::new(&config).unwrap().0));
         let captured = Captured::default();
         let writer = captured.clone();
         let layer = tracing_subscriber::fmt::layer()
@@ -459,7 +380,7 @@ mod tests {
 
     #[test]
     fn warnings_are_kept_with_component_and_fields() {
-        let style = Style::new(&TelemetryConfig::default()).unwrap();
+        let style = Style::new(&TelemetryConfig::default()).unwrap().0;
         let warnings = Arc::new(RecentWarnings::default());
         let shape = Shape {
             style: Arc::new(ArcSwap::from_pointee(style)),

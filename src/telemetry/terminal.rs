@@ -14,7 +14,6 @@ pub(crate) fn has_colours() -> bool {
 /// Delay before progress is shown.
 const PROGRESS_DELAY: Duration = Duration::from_secs(1);
 
-/// Interval of progress updates.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A progress line on the terminal. Without a terminal, nothing is shown.

@@ -66,7 +66,6 @@ fn bad_files() -> Vec<PathBuf> {
     files
 }
 
-/// The directives of a file.
 fn directives(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map_while(|line| line.strip_prefix("# "))
 }

@@ -32,7 +32,6 @@ const OTHER: &str = "tired-donkey-empty-nail";
 /// `password`, as bcrypt with a low cost.
 const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuWG29KuyeAicPCJODk1zjyGvyQUU2awu";
 
-/// A configuration with these extensions.
 fn with_extensions(yaml: &str, extensions: &[(&str, &str)]) -> String {
     let mut section = "extensions:\n".to_owned();
     for (id, body) in extensions {

@@ -10,7 +10,6 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The pages of the docs.
 fn pages() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root().join("docs")).unwrap();
     let mut pages: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -20,7 +19,6 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The YAML snippets of a page.
 fn snippets(page: &str) -> Vec<&str> {
     let mut rest = page;
     let mut found = Vec::new();

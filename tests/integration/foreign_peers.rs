@@ -101,7 +101,6 @@ fn post() -> String {
     )
 }
 
-/// Runs a command to its end.
 async fn run(mut command: Command, input: &str) -> Output {
     let input = input.to_owned();
     let run = tokio::task::spawn_blocking(move || {

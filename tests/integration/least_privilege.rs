@@ -33,7 +33,6 @@ fn announced(collector: &Collector) -> BTreeSet<SocketAddr> {
         .collect()
 }
 
-/// The inodes of its sockets.
 fn sockets(pid: u32) -> BTreeSet<u64> {
     let mut inodes = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
@@ -281,7 +280,6 @@ async fn collector_serves_after_its_files_are_removed() {
     rack.assert_conservation().await;
 }
 
-/// Empties a directory.
 fn remove(directory: &Path) {
     std::fs::remove_dir_all(directory).unwrap();
     std::fs::create_dir(directory).unwrap();

@@ -21,7 +21,6 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A traces request around one span.
 fn around(span: &[u8]) -> Vec<u8> {
     field(1, &field(2, &field(2, span)))
 }

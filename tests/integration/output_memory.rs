@@ -73,6 +73,9 @@ fn processors(name: &str) -> &'static [&'static str] {
         "redaction" => &["{allow_all_keys: true}"],
         "resource" => &["{attributes: [{key: k, value: v, action: upsert}]}"],
         "symbolication" => &["{}"],
+        "transform" => &[
+            "{trace_statements: ['set(span.attributes[\"a\"], \"b\")'], metric_statements: ['set(datapoint.attributes[\"a\"], \"b\")', 'set(metric.unit, \"s\")'], log_statements: ['set(log.attributes[\"a\"], log.body)'], profile_statements: ['set(profile.attributes[\"a\"], \"b\")']}",
+        ],
         _ => panic!("`{name}` has no configuration in this test"),
     }
 }
@@ -104,6 +107,11 @@ fn exporters(name: &str) -> &'static [&'static str] {
         ],
         "profile_store" => &["{directory: DIR/profiles}"],
         "prometheus" => &["{endpoint: '127.0.0.1:0'}"],
+        "pyroscope" => &["{endpoint: 'http://127.0.0.1:1', retry_on_failure: {enabled: false}}"],
+        "zipkin" => &[
+            "{endpoint: 'http://127.0.0.1:1', retry_on_failure: {enabled: false}}",
+            "{endpoint: 'http://127.0.0.1:1', format: proto, compression: gzip, retry_on_failure: {enabled: false}}",
+        ],
         _ => panic!("`{name}` has no configuration in this test"),
     }
 }
@@ -216,7 +224,6 @@ async fn peak<C: ?Sized>(
     collector.peak_memory() / MIB
 }
 
-/// Components whose peak exceeds the bound.
 #[derive(Default)]
 struct BoundExceeded(Vec<String>);
 

@@ -29,7 +29,6 @@ service: {{pipelines: {{profiles: {{receivers: [pprof], exporters: [otlp_grpc]}}
 
 const SERVER: &str = "{server: {endpoint: '127.0.0.1:0', max_request_body_size: 100000}}";
 
-/// A pprof file of one sample with this value.
 fn file(value: i64) -> Vec<u8> {
     let mut dictionary = Dictionary::new();
     let (kind, unit) = (dictionary.string("cpu"), dictionary.string("nanoseconds"));

@@ -205,7 +205,6 @@ service:
     collector.terminate().await;
 }
 
-/// A running Prometheus.
 struct Prometheus {
     process: Child,
     address: SocketAddr,
@@ -334,7 +333,6 @@ async fn rates_and_quantiles_are_correct_in_prometheus() {
     check(&prometheus.program.with_file_name("promtool"), page.text());
 }
 
-/// Runs promtool on a page.
 fn check(promtool: &Path, page: &str) {
     use std::io::Write as _;
     let mut process = Command::new(promtool)

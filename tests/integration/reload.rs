@@ -21,7 +21,6 @@ fn marking(backend: &Backend, number: usize) -> String {
     .replace("    profiles:", "    #")
 }
 
-/// The marks of the span with this id.
 fn mark(backend: &Backend, id: &str) -> Vec<String> {
     let record = backend.record();
     let mut marks = Vec::new();

@@ -34,7 +34,6 @@ fn text(output: &Output) -> String {
     String::from_utf8(both).unwrap()
 }
 
-/// The directory of the queue of an exporter's traces.
 fn traces(directory: &TempDir, exporter: &str) -> PathBuf {
     directory.path().join(format!("exporter_{exporter}_traces"))
 }

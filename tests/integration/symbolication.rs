@@ -45,7 +45,6 @@ pub(crate) fn address(file: &Path, is_it: impl Fn(&str) -> bool) -> u64 {
 }
 
 impl Program {
-    /// Compiled by the system's C compiler.
     pub(crate) fn compile() -> Self {
         Self::of(SOURCE, &["-g"])
     }
@@ -77,7 +76,6 @@ impl Program {
         }
     }
 
-    /// The address of a function.
     pub(crate) fn address(&self, function: &str) -> u64 {
         address(&self.file, |name| name == function)
     }
@@ -386,7 +384,6 @@ async fn mutated_binaries_stay_within_memory_limit() {
     assert_eq!(found[0].len(), 1, "{found:?}");
 }
 
-/// A debuginfod of elfutils.
 struct Debuginfod {
     process: Child,
     port: u16,

@@ -75,7 +75,6 @@ impl Fort {
         fort
     }
 
-    /// A configuration of a client with a certificate.
     fn tls(&self) -> Arc<rustls::ClientConfig> {
         let leaf = self.authority.leaf();
         let section = ClientTls {

@@ -84,7 +84,6 @@ fn functions(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The identifier at the beginning of a text.
 fn identifier(text: &str) -> &str {
     let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tributary::pipeline::Processor;
 use tributary::pipeline::batch::Batch;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::StringPlace;
+use tributary_otlp::strings::StringLocation;
 
 use crate::generator::{Entropy, Generator};
 use crate::survival::{PLANTED, processor, survives_nowhere};
@@ -69,7 +69,7 @@ fn processors(signal: Signal) -> &'static [Box<dyn Processor>] {
 }
 
 fn each_place(signal: Signal) -> Vec<Box<dyn Processor>> {
-    let names = StringPlace::ALL.iter().map(|place| place.name());
+    let names = StringLocation::ALL.iter().map(|place| place.name());
     let scans = names.chain(["all", "all, all"]);
     let yaml = |scan: &str| {
         let mode = if scan.contains(',') {

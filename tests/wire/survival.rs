@@ -10,7 +10,6 @@ use tributary_otlp::Signal;
 
 use crate::generator::{Entropy, Generator};
 
-/// The processor with this configuration.
 pub(crate) fn processor(config: &str, signal: Signal) -> Box<dyn Processor> {
     let config: Config = serde_yaml::from_str(config).unwrap();
     crate::sieve::processor(&config, signal)

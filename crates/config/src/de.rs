@@ -91,9 +91,11 @@ impl<'a> NodeDeserializer<'a> {
 
     fn whole_number<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         // `1e3` is a whole number too. Floats cannot represent all whole numbers above 2^53.
-        const EXACT: f64 = 9_007_199_254_740_992.0;
+        const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
         match self.resolved() {
-            Some((Resolved::Float(value), _)) if value.fract() == 0.0 && value.abs() < EXACT => {
+            Some((Resolved::Float(value), _))
+                if value.fract() == 0.0 && value.abs() < MAX_EXACT_FLOAT =>
+            {
                 #[allow(clippy::cast_possible_truncation)] // bounded by the guard
                 let value = value as i64;
                 match u64::try_from(value) {

@@ -159,7 +159,7 @@ fn explain(
 fn unexpanded(node: &Node, message: String) -> String {
     const REFERENCE: &str = "${...}";
     /// Minimum length of a replaced text. A shorter text may be part of any word.
-    const TELLING: usize = 8;
+    const MIN_TEXT_LENGTH: usize = 8;
     let Some(text) = node.expanded.as_deref().filter(|text| !text.is_empty()) else {
         return message;
     };
@@ -181,7 +181,7 @@ fn unexpanded(node: &Node, message: String) -> String {
         rest = behind;
     }
     out.push_str(rest);
-    if text.len() >= TELLING {
+    if text.len() >= MIN_TEXT_LENGTH {
         out = out.replace(text, REFERENCE);
     }
     out

@@ -1,7 +1,7 @@
 //! Suggestions for unknown names ("Did you mean").
 
 /// Jaro-Winkler similarity (0 to 1) above which a name is probably a typing mistake.
-const ALIKE: f64 = 0.8;
+const MIN_SIMILARITY: f64 = 0.8;
 
 /// Returns the nearest known name, if it is similar enough.
 pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
@@ -12,7 +12,7 @@ pub fn closest<S: AsRef<str>>(name: &str, known: &[S]) -> Option<String> {
             let known = known.as_ref();
             (alike(&folded, &fold(known)), known)
         })
-        .filter(|(alike, _)| *alike > ALIKE)
+        .filter(|(alike, _)| *alike > MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, known)| known.to_owned())
 }

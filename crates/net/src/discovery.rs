@@ -22,7 +22,7 @@ pub const MAX_LABELS: usize = 64 << 20;
 /// <https://prometheus.io/docs/prometheus/latest/configuration/configuration/#file_sd_config>.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub struct TargetGroup {
     /// Addresses of the servers.
     #[serde(default)]
     pub targets: Vec<String>,
@@ -41,19 +41,26 @@ pub fn is_targets_file(path: &Path) -> bool {
 ///
 /// # Errors
 /// A sentence that describes why the file cannot be read.
-pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
+pub fn read_targets(path: &Path) -> Result<Vec<TargetGroup>, String> {
     let bytes = read_regular(path, MAX_FILE).map_err(|error| error.to_string())?;
     let text = String::from_utf8(bytes).map_err(|error| error.to_string())?;
+    parse_targets(&text, &path.display().to_string())
+}
+
+/// Reads a list of targets, as JSON or YAML. `name` is the name of the list in errors. An empty list has no targets.
+///
+/// # Errors
+/// A sentence that describes why the list cannot be read.
+pub fn parse_targets(text: &str, name: &str) -> Result<Vec<TargetGroup>, String> {
     // JSON is a subset of YAML.
-    let groups: Vec<Group> = tributary_config::read_text(&text)?;
-    let name = path.display();
+    let groups: Vec<TargetGroup> = tributary_config::read_text(text)?;
     let count: usize = groups.iter().map(|group| group.targets.len()).sum();
     if count > MAX_TARGETS {
         return Err(format!(
             "{name} has {count} targets, more than {MAX_TARGETS}"
         ));
     }
-    let labels: usize = groups.iter().map(Group::expanded_labels).sum();
+    let labels: usize = groups.iter().map(TargetGroup::expanded_labels).sum();
     if labels > MAX_LABELS {
         return Err(format!(
             "{name} has more than {MAX_LABELS} bytes of labels, counted once for each target"
@@ -62,7 +69,7 @@ pub fn read_targets(path: &Path) -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-impl Group {
+impl TargetGroup {
     /// Size of the labels in bytes, with a copy for each target.
     pub fn expanded_labels(&self) -> usize {
         let pairs = self.labels.iter();
@@ -73,7 +80,7 @@ impl Group {
 
 /// Keeps the addresses of one IP family: IPv4, or IPv6 if there are no IPv4 addresses. A server with both families
 /// would otherwise count twice.
-pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub fn single_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     if addresses.iter().any(SocketAddr::is_ipv4) {
         addresses.retain(SocketAddr::is_ipv4);
     }
@@ -84,7 +91,7 @@ pub fn one_family(mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Vec<Group>, String> {
+    fn read(text: &str) -> Result<Vec<TargetGroup>, String> {
         tributary_config::read_text(text)
     }
 
@@ -139,8 +146,8 @@ mod tests {
             addresses.iter().map(|a| a.parse().unwrap()).collect()
         };
         let (v4, v6) = ("10.0.0.1:6060", "[fd00::1]:6060");
-        assert_eq!(one_family(parse(&[v6, v4])), parse(&[v4]));
-        assert_eq!(one_family(parse(&[v6])), parse(&[v6]));
+        assert_eq!(single_family(parse(&[v6, v4])), parse(&[v4]));
+        assert_eq!(single_family(parse(&[v6])), parse(&[v6]));
     }
 
     #[test]

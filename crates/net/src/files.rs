@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 /// Polling interval. Polling detects changes that file system events miss: symbolic links swapped anywhere on the path
 /// (Kubernetes), network file systems, and mounts over a directory.
-const EVERY: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time for which a file must be unchanged before it counts as completely written.
 const WRITE_PAUSE: Duration = Duration::from_millis(50);
@@ -57,7 +57,7 @@ impl FileWatch {
             return std::future::pending().await;
         }
         while !self.has_changed().await {
-            sleep(EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
         loop {
             sleep(WRITE_PAUSE).await;

@@ -87,7 +87,7 @@ impl Owner {
     }
 
     /// Returns the owner for the same component's server of `transport`.
-    pub fn over(&self, transport: &'static str) -> Self {
+    pub fn with_transport(&self, transport: &'static str) -> Self {
         Owner {
             transport: Some(transport),
             ..self.clone()

@@ -4,7 +4,7 @@ mod holder;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _, UdpSocket};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -19,27 +19,80 @@ use tributary_config::{ComponentId, Endpoint};
 /// failed.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
-    open: Arc<Mutex<HashMap<Key, Weak<Sockets>>>>,
+    open: Arc<Mutex<Open<TcpListener>>>,
+    datagrams: Arc<Mutex<Open<UdpSocket>>>,
 }
 
-/// The listening sockets of one endpoint, one for every local address that its name resolves to.
-#[derive(Debug)]
-pub struct Sockets(Vec<Arc<TcpListener>>);
+/// Open sockets by endpoint.
+type Open<S> = HashMap<Key, Weak<Sockets<S>>>;
 
-impl Sockets {
+/// A socket that can be bound to an address.
+pub trait BoundSocket: Sized {
+    /// Binds a socket that does not block.
+    ///
+    /// # Errors
+    /// The address cannot be used.
+    fn bind(address: SocketAddr) -> io::Result<Self>;
+
+    /// Returns the address of the socket.
+    ///
+    /// # Errors
+    /// The system does not report the address.
+    fn address(&self) -> io::Result<SocketAddr>;
+
+    /// Names the process that uses the address, if known.
+    fn holder(address: SocketAddr) -> Option<String>;
+}
+
+impl BoundSocket for TcpListener {
+    fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn holder(address: SocketAddr) -> Option<String> {
+        holder::of(address)
+    }
+}
+
+impl BoundSocket for UdpSocket {
+    fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn holder(_: SocketAddr) -> Option<String> {
+        None
+    }
+}
+
+/// The sockets of one endpoint, one for every local address that its name resolves to: listeners, or sockets for
+/// datagrams.
+#[derive(Debug)]
+pub struct Sockets<S = TcpListener>(Vec<Arc<S>>);
+
+impl<S: BoundSocket> Sockets<S> {
     /// Returns the address of the first socket.
     ///
     /// # Errors
     /// The system does not report the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let first = self.0.first();
-        first.map_or(Err(io::ErrorKind::NotFound.into()), |first| {
-            first.local_addr()
-        })
+        first.map_or(Err(io::ErrorKind::NotFound.into()), |first| first.address())
     }
 
     /// Returns the sockets, at least one.
-    pub fn iter(&self) -> impl Iterator<Item = &TcpListener> {
+    pub fn iter(&self) -> impl Iterator<Item = &S> {
         self.0.iter().map(|listener| &**listener)
     }
 }
@@ -61,30 +114,50 @@ impl Listeners {
     /// The name does not resolve, or one of its addresses cannot be bound. The message names the address and, if known,
     /// the process that already listens there.
     pub fn bind(&self, owner: &ComponentId, endpoint: &Endpoint) -> io::Result<Arc<Sockets>> {
-        let text = match endpoint.0.strip_prefix(':') {
-            Some(port) => format!("0.0.0.0:{port}"),
-            None => endpoint.0.clone(),
-        };
-        let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
-        let mut open = self.open.lock();
-        open.retain(|_, listener| listener.strong_count() > 0);
-        if let Some(listener) = open.get(&key).and_then(Weak::upgrade) {
-            return Ok(listener);
-        }
-        let listeners = bind_all(&text).map_err(|error| {
-            let text = format!("cannot listen on {text}: {error}");
-            io::Error::new(error.kind(), text)
-        })?;
-        let sockets = Arc::new(Sockets(listeners.into_iter().map(Arc::new).collect()));
-        open.insert(key, Arc::downgrade(&sockets));
-        Ok(sockets)
+        shared(&mut self.open.lock(), owner, endpoint)
     }
+
+    /// Returns the UDP sockets of `endpoint`, opening them if necessary. During a reload, the old and the new component
+    /// receive from the same sockets.
+    ///
+    /// # Errors
+    /// The name does not resolve, or one of its addresses cannot be bound.
+    pub fn bind_datagrams(
+        &self,
+        owner: &ComponentId,
+        endpoint: &Endpoint,
+    ) -> io::Result<Arc<Sockets<UdpSocket>>> {
+        shared(&mut self.datagrams.lock(), owner, endpoint)
+    }
+}
+
+fn shared<S: BoundSocket>(
+    open: &mut Open<S>,
+    owner: &ComponentId,
+    endpoint: &Endpoint,
+) -> io::Result<Arc<Sockets<S>>> {
+    let text = match endpoint.0.strip_prefix(':') {
+        Some(port) => format!("0.0.0.0:{port}"),
+        None => endpoint.0.clone(),
+    };
+    let key = (text.clone(), text.ends_with(":0").then(|| owner.clone()));
+    open.retain(|_, listener| listener.strong_count() > 0);
+    if let Some(listener) = open.get(&key).and_then(Weak::upgrade) {
+        return Ok(listener);
+    }
+    let listeners = bind_all(&text).map_err(|error| {
+        let text = format!("cannot listen on {text}: {error}");
+        io::Error::new(error.kind(), text)
+    })?;
+    let sockets = Arc::new(Sockets(listeners.into_iter().map(Arc::new).collect()));
+    open.insert(key, Arc::downgrade(&sockets));
+    Ok(sockets)
 }
 
 /// Binds every address of a name. A client may try any address first, and must not reach another process at that
 /// address. (The Collector binds only the first address.) Addresses that this machine does not have, such as IPv6 where
 /// IPv6 is disabled, are skipped if any other address remains.
-fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
+fn bind_all<S: BoundSocket>(text: &str) -> io::Result<Vec<S>> {
     // `localhost` needs no resolver (RFC 6761, 6.3). IPv4 comes first, because SDKs connect there first.
     let mut addresses: Vec<SocketAddr> = match text.rsplit_once(':') {
         Some(("localhost", port)) if let Ok(port) = port.parse() => {
@@ -109,24 +182,21 @@ fn bind_all(text: &str) -> io::Result<Vec<TcpListener>> {
     }
 }
 
-fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
-    let mut bound: Vec<TcpListener> = Vec::new();
+fn bind_each<S: BoundSocket>(addresses: &[SocketAddr]) -> io::Result<Vec<S>> {
+    let mut bound: Vec<S> = Vec::new();
     let mut missing = None;
     for address in addresses {
         let mut address = *address;
         if let Some(first) = bound.first()
             && address.port() == 0
         {
-            address.set_port(first.local_addr()?.port());
+            address.set_port(first.address()?.port());
         }
-        match TcpListener::bind(address) {
-            Ok(listener) => {
-                listener.set_nonblocking(true)?;
-                bound.push(listener);
-            }
+        match S::bind(address) {
+            Ok(socket) => bound.push(socket),
             Err(error) if is_unassigned_address(&error) => missing = Some(error),
             Err(error) => {
-                let by = holder::of(address)
+                let by = S::holder(address)
                     .filter(|_| error.kind() == io::ErrorKind::AddrInUse)
                     .map(|holder| format!(" by {holder}"))
                     .unwrap_or_default();

@@ -9,14 +9,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Lines in full per window, as in the Collector's logger.
-const LINES: u64 = 10;
+const LINES_PER_WINDOW: u64 = 10;
 /// Length of a window, as in the Collector's logger.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Rate limiter of one kind of line.
 #[derive(Debug)]
 pub struct SampledLog {
-    /// Lines in full per window.
     lines: u64,
     state: Mutex<State>,
 }
@@ -32,7 +31,7 @@ impl Default for SampledLog {
     /// Creates the limiter for lines that differ in content.
     fn default() -> Self {
         SampledLog {
-            lines: LINES,
+            lines: LINES_PER_WINDOW,
             state: Mutex::default(),
         }
     }

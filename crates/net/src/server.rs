@@ -6,11 +6,11 @@
 
 mod admission;
 mod answer;
+mod buffered;
 mod client_limit;
 mod connection;
 mod ending;
 mod failure;
-mod farewell;
 #[doc(hidden)]
 pub mod frames;
 #[cfg(fuzzing)]
@@ -19,13 +19,13 @@ pub mod fuzzing;
 mod gate;
 mod guard;
 mod handler;
-mod held;
 mod limit_report;
 mod limits;
 mod linger;
 mod metrics;
-mod mistake;
+mod not_tls;
 mod peer;
+mod refusal;
 mod request_slots;
 mod shared_page;
 
@@ -49,7 +49,7 @@ use crate::tls::rotation::RotatingServer;
 use crate::tls::{ServerTls, TlsError, TlsSource};
 pub use gate::ClientLimit;
 pub use limits::Limits;
-pub use peer::{Peer, cores};
+pub use peer::{DatagramPeers, Peer, cores};
 pub use shared_page::SharedPage;
 use tributary_config::Section;
 use tributary_memory::Budget;
@@ -151,18 +151,17 @@ impl Default for ServerOptions {
 }
 
 /// A server that was built but does not accept yet.
-pub struct Bound<H> {
+pub struct BoundServer<H> {
     listeners: Vec<TcpListener>,
     /// Owner of `listeners`. While this server keeps them open, a successor finds the sockets.
     sockets: Arc<Sockets>,
     handler: H,
     options: ServerOptions,
-    /// Name in log lines.
     name: &'static str,
     owner: Owner,
 }
 
-impl<H: Handler> Bound<H> {
+impl<H: Handler> BoundServer<H> {
     /// Creates a server on listening sockets (see [`crate::listeners::Listeners::bind`]) for a component. `name` is the
     /// name in log lines: `GRPC`, `HTTP`.
     ///
@@ -182,7 +181,7 @@ impl<H: Handler> Bound<H> {
             listener.set_nonblocking(true)?;
             TcpListener::from_std(listener.try_clone()?)
         });
-        Ok(Bound {
+        Ok(BoundServer {
             listeners: listeners.collect::<io::Result<_>>()?,
             sockets,
             handler,
@@ -194,7 +193,7 @@ impl<H: Handler> Bound<H> {
 
     /// Starts to accept connections, and logs the addresses.
     pub fn start(self) -> Server {
-        let Bound {
+        let BoundServer {
             listeners,
             sockets,
             handler,
@@ -227,10 +226,10 @@ impl<H: Handler> Bound<H> {
     }
 }
 
-/// Serves one handler on one socket, with [`Bound::new`] and [`Bound::start`].
+/// Serves one handler on one socket, with [`BoundServer::new`] and [`BoundServer::start`].
 ///
 /// # Errors
-/// See [`Bound::new`].
+/// See [`BoundServer::new`].
 pub fn serve(
     listener: Arc<std::net::TcpListener>,
     handler: SimpleHandler,
@@ -238,7 +237,7 @@ pub fn serve(
     owner: Owner,
 ) -> io::Result<Server> {
     let sockets = Arc::new(Sockets::from(listener));
-    Ok(Bound::new(sockets, handler, options, "HTTP", owner)?.start())
+    Ok(BoundServer::new(sockets, handler, options, "HTTP", owner)?.start())
 }
 
 /// A running server.
@@ -335,9 +334,9 @@ fn spawn_connection<H: Handler>(
                 let peer = Peer::new(address, shared.gate.clone());
                 peer.report_limit(limit);
                 let tls = shared.options.tls.is_some();
-                let farewell = farewell::send(&shared.gate, stream, peer, tls);
+                let refusal = refusal::send(&shared.gate, stream, peer, tls);
                 tokio::select! {
-                    () = farewell => {}
+                    () = refusal => {}
                     () = stop.cancelled() => {}
                 }
                 return;

@@ -22,8 +22,8 @@ pub use self::change::Type;
 use self::plan::Plan;
 use self::walk::Walk;
 use super::Malformed;
-use super::edit::{Editor, Unedited, put_delimited};
-use super::room::{Full, Room, Unbounded};
+use super::edit::{EditError, Editor, put_delimited};
+use super::room::{Room, RoomExhausted, Unbounded};
 use super::view::{Message as MessageView, ResourceEntry, ScopeEntry};
 use crate::{Decoded, Signal};
 
@@ -81,8 +81,8 @@ pub enum ValueSource {
 }
 
 /// Selects the sets of attributes to edit: those for which all three methods return true. For resource
-/// attributes, only [`resource`](Select::resource) is called.
-pub trait Select {
+/// attributes, only [`resource`](AttributeSelector::resource) is called.
+pub trait AttributeSelector {
     /// Whether telemetry of this resource is edited.
     fn resource(&mut self, _resource: ResourceEntry<'_>) -> bool {
         true
@@ -103,7 +103,7 @@ pub trait Select {
 #[derive(Debug, Clone, Copy)]
 pub struct All;
 
-impl Select for All {}
+impl AttributeSelector for All {}
 
 /// Actions that are applied to each set of attributes, in order.
 ///
@@ -140,8 +140,8 @@ impl Actions {
     ) -> Result<Option<Bytes>, Malformed> {
         self.apply_where(signal, level, request, &Unbounded, &mut All)
             .map_err(|error| match error {
-                Unedited::Malformed(malformed) => malformed,
-                Unedited::Full(_) => Malformed::new(0, "too large"),
+                EditError::Malformed(malformed) => malformed,
+                EditError::RoomExhausted(_) => Malformed::new(0, "too large"),
             })
     }
 
@@ -155,8 +155,8 @@ impl Actions {
         level: AttributeLevel,
         request: &[u8],
         room: &dyn Room,
-        select: &mut impl Select,
-    ) -> Result<Option<Bytes>, Unedited> {
+        select: &mut impl AttributeSelector,
+    ) -> Result<Option<Bytes>, EditError> {
         match signal {
             Signal::Profiles => Ok(None),
             _ => self.edit(signal, level, request, room, select),
@@ -172,7 +172,7 @@ impl Actions {
         &self,
         request: &[u8],
         room: &dyn Room,
-    ) -> Result<Option<Bytes>, Unedited> {
+    ) -> Result<Option<Bytes>, EditError> {
         self.edit(
             Signal::Profiles,
             AttributeLevel::Resources,
@@ -188,9 +188,9 @@ impl Actions {
         level: AttributeLevel,
         request: &[u8],
         room: &dyn Room,
-        select: &mut impl Select,
-    ) -> Result<Option<Bytes>, Unedited> {
-        let mut edit = |request: &[u8]| -> Result<Result<Option<Bytes>, Full>, Ambiguous> {
+        select: &mut impl AttributeSelector,
+    ) -> Result<Option<Bytes>, EditError> {
+        let mut edit = |request: &[u8]| -> Result<Result<Option<Bytes>, RoomExhausted>, Ambiguous> {
             let mut editor = Editor::within(request, room);
             Walk::new(&self.plan, signal, level, select).request(request, &mut editor)?;
             Ok(editor.finish_within().map(|edited| edited.map(Bytes::from)))

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::Malformed;
 use super::reader::{Field, Value, put_varint};
-use super::room::{Full, Room, Unbounded, reserve};
+use super::room::{Room, RoomExhausted, Unbounded, reserve};
 
 /// Records changes to one request.
 pub struct Editor<'a> {
@@ -226,9 +226,9 @@ impl<'a> Editor<'a> {
     ///
     /// # Errors
     /// Fails if the budget was exhausted before, or is too small for the output.
-    pub fn finish_within(self) -> Result<Option<Vec<u8>>, Full> {
+    pub fn finish_within(self) -> Result<Option<Vec<u8>>, RoomExhausted> {
         if self.is_full {
-            return Err(Full);
+            return Err(RoomExhausted);
         }
         if self.patches.is_empty() {
             return Ok(None);
@@ -249,13 +249,13 @@ impl<'a> Editor<'a> {
 
 /// The reason why a request was not edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unedited {
+pub enum EditError {
     /// The request is invalid.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The budget is too small for the result.
     #[error(transparent)]
-    Full(#[from] Full),
+    RoomExhausted(#[from] RoomExhausted),
 }
 
 /// Appends a length-delimited field: a message, a string or bytes.
@@ -307,12 +307,12 @@ mod tests {
     fn edits_beyond_budget_fail_completely() {
         struct Little(std::cell::Cell<usize>);
         impl Room for Little {
-            fn take(&self, bytes: usize) -> Result<(), Full> {
-                let left = self.0.get().checked_sub(bytes).ok_or(Full)?;
+            fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+                let left = self.0.get().checked_sub(bytes).ok_or(RoomExhausted)?;
                 self.0.set(left);
                 Ok(())
             }
-            fn give_back(&self, bytes: usize) {
+            fn release(&self, bytes: usize) {
                 self.0.set(self.0.get() + bytes);
             }
         }
@@ -330,7 +330,7 @@ mod tests {
             editor.finish_within()
         };
         for room in [0, 100, 10_000, 50_000] {
-            assert_eq!(edited(room), Err(Full), "{room}");
+            assert_eq!(edited(room), Err(RoomExhausted), "{room}");
         }
         assert!(edited(1 << 20).unwrap().is_some());
     }

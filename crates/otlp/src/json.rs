@@ -33,7 +33,7 @@ use std::sync::LazyLock;
 
 use super::Malformed;
 use super::descriptor::{Descriptors, FieldDescriptor};
-use super::edit::Unedited;
+use super::edit::EditError;
 use super::room::{Room, Unbounded};
 use crate::Signal;
 
@@ -87,8 +87,8 @@ pub fn to_wire_within(
 /// Fails if the request is invalid.
 pub fn from_wire(signal: Signal, request: &[u8]) -> Result<Vec<u8>, Malformed> {
     match from_wire_within(signal, request, &Unbounded) {
-        Err(Unedited::Full(_)) => Err(Malformed::new(0, "the text is too large")),
-        Err(Unedited::Malformed(error)) => Err(error),
+        Err(EditError::RoomExhausted(_)) => Err(Malformed::new(0, "the text is too large")),
+        Err(EditError::Malformed(error)) => Err(error),
         Ok(json) => Ok(json),
     }
 }
@@ -101,7 +101,7 @@ pub fn from_wire_within(
     signal: Signal,
     request: &[u8],
     room: &dyn Room,
-) -> Result<Vec<u8>, Unedited> {
+) -> Result<Vec<u8>, EditError> {
     encode::from_wire(&DESCRIPTORS, signal, request, room)
 }
 

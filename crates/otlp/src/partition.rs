@@ -19,7 +19,7 @@ use crate::{Requests, Signal};
 
 /// The smallest part of a request with its own destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grain {
+pub enum PartitionLevel {
     /// A resource with all its telemetry.
     Resource,
     /// A span, a metric, a log record.
@@ -62,7 +62,7 @@ pub struct Share {
 pub fn partition(
     signal: Signal,
     request: &Bytes,
-    grain: Grain,
+    grain: PartitionLevel,
     mut destination: impl FnMut(&ItemContext<'_>) -> usize,
 ) -> Vec<Share> {
     Partition::of(signal, request, grain, &mut destination)
@@ -74,14 +74,13 @@ const REPEATED: usize = 64 << 10;
 struct Partition<'a, 'd> {
     signal: Signal,
     request: &'a Bytes,
-    grain: Grain,
+    grain: PartitionLevel,
     destination: &'d mut dyn FnMut(&ItemContext<'_>) -> usize,
     /// Bytes of headers that may still be repeated.
     repeatable: usize,
     shares: Vec<Parts>,
 }
 
-/// A share during partitioning.
 struct Parts {
     destination: usize,
     items: usize,
@@ -97,7 +96,7 @@ impl<'a> Partition<'a, '_> {
     fn of(
         signal: Signal,
         request: &'a Bytes,
-        grain: Grain,
+        grain: PartitionLevel,
         destination: &mut dyn FnMut(&ItemContext<'_>) -> usize,
     ) -> Vec<Share> {
         let mut partition = Partition {
@@ -128,7 +127,7 @@ impl<'a> Partition<'a, '_> {
             point: None,
         };
         let items = count::count(self.signal, field.raw);
-        if self.grain == Grain::Resource {
+        if self.grain == PartitionLevel::Resource {
             let to = (self.destination)(&resource);
             self.add(to, items, Part::Range(field.range()));
             return;
@@ -177,7 +176,7 @@ impl<'a> Partition<'a, '_> {
                     entry: Some(message(&entry)),
                     ..place
                 };
-                if self.signal == Signal::Metrics && self.grain == Grain::Point {
+                if self.signal == Signal::Metrics && self.grain == PartitionLevel::Point {
                     self.metric(&entry, place, at, &mut pieces);
                     continue;
                 }

@@ -10,33 +10,33 @@ pub trait Room {
     ///
     /// # Errors
     /// Fails if fewer bytes are available, and then takes no memory.
-    fn take(&self, bytes: usize) -> Result<(), Full>;
+    fn take(&self, bytes: usize) -> Result<(), RoomExhausted>;
 
     /// Returns `bytes` of the taken memory.
-    fn give_back(&self, bytes: usize);
+    fn release(&self, bytes: usize);
 }
 
 /// The room is exhausted. Only the owner of the [`Room`] can tell the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the memory budget is exhausted")]
-pub struct Full;
+pub struct RoomExhausted;
 
 /// Unlimited memory, for small inputs and for tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Unbounded;
 
 impl Room for Unbounded {
-    fn take(&self, _: usize) -> Result<(), Full> {
+    fn take(&self, _: usize) -> Result<(), RoomExhausted> {
         Ok(())
     }
 
-    fn give_back(&self, _: usize) {}
+    fn release(&self, _: usize) {}
 }
 
 /// Reserves space for `more` items in a list. While a growing list is copied, the old and the new allocation both
 /// count.
 #[inline]
-pub fn reserve<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), Full> {
+pub fn reserve<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), RoomExhausted> {
     match list.capacity() - list.len() >= more {
         true => Ok(()),
         false => enlarge(room, list, more),
@@ -44,13 +44,13 @@ pub fn reserve<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(),
 }
 
 #[cold]
-fn enlarge<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), Full> {
+fn enlarge<T>(room: &dyn Room, list: &mut Vec<T>, more: usize) -> Result<(), RoomExhausted> {
     const FIRST: usize = 4;
     let old = list.capacity();
     let needed = list.len().saturating_add(more);
     let new = needed.max(old.saturating_mul(2)).max(FIRST);
     room.take(new.saturating_mul(size_of::<T>()))?;
     list.reserve_exact(new - list.len());
-    room.give_back(old * size_of::<T>());
+    room.release(old * size_of::<T>());
     Ok(())
 }

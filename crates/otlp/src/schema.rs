@@ -46,7 +46,6 @@ pub(super) enum FieldCheck {
     Metric(u8),
 }
 
-/// The table of one message type.
 pub(super) struct Table {
     /// Steps by key. Field numbers of OTLP are below 32, so a key is one byte.
     pub(super) actions: [FieldCheck; 256],
@@ -83,7 +82,6 @@ impl Schema {
         })
     }
 
-    /// Returns the table of a signal's request.
     pub(super) fn root(&self, signal: Signal) -> usize {
         self.roots[signal.index()]
     }

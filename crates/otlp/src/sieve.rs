@@ -1,7 +1,7 @@
 //! Removes resources, scopes and items from a request.
 
 use super::Malformed;
-use super::edit::{Editor, Unedited};
+use super::edit::{EditError, Editor};
 use super::reader::{Field, Fields, WireFault};
 use super::room::Room;
 use super::view::{Message, ResourceEntry, ScopeEntry, View as _};
@@ -45,7 +45,7 @@ pub fn sieve<'a>(
     request: &'a [u8],
     room: &'a dyn Room,
     sieve: &mut impl Sieve<'a>,
-) -> Result<Sieved, Unedited> {
+) -> Result<Sieved, EditError> {
     let mut editor = Editor::within(request, room);
     let left = each(Fields::new(request), 1, &mut editor, |entry, editor| {
         if !sieve.resource(ResourceEntry::view(message(entry))) {

@@ -7,17 +7,17 @@
 //! of a `oneof`, fields in any order. Bytes values are searched for UTF-8: each text between other bytes is shown
 //! separately. Bytes that the rewriter identifies as an embedded request are passed to the rewriter as a whole.
 
-mod place;
+mod location;
 mod tables;
 mod walk;
 
 use std::ops::Range;
 
-pub use self::place::{StringPlace, StringPlaces};
+pub use self::location::{StringLocation, StringLocations};
 pub use self::tables::Tables;
 pub use self::walk::rewrite;
 use super::reader::WireFault;
-use super::room::Full;
+use super::room::RoomExhausted;
 use crate::Signal;
 
 /// A decision about a string.
@@ -94,7 +94,7 @@ pub trait Rewriter {
     ///
     /// # Errors
     /// Refuses the request.
-    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Self::Refusal>;
+    fn text(&mut self, place: StringLocation, text: &[u8]) -> Result<TextDecision, Self::Refusal>;
 
     /// Whether an attribute value is quickly recognised as unchanged. If `false`, [`text`](Self::text) decides.
     fn is_clean(&self, _text: &[u8]) -> bool {
@@ -117,7 +117,7 @@ pub trait Rewriter {
     ///
     /// # Errors
     /// Refuses the request.
-    fn open(&mut self, _place: StringPlace, _message: &[u8]) -> Result<(), Self::Refusal> {
+    fn open(&mut self, _place: StringLocation, _message: &[u8]) -> Result<(), Self::Refusal> {
         Ok(())
     }
 
@@ -127,7 +127,7 @@ pub trait Rewriter {
     /// Refuses the request.
     fn attribute(
         &mut self,
-        _place: StringPlace,
+        _place: StringLocation,
         _seen: SetAttribute<'_>,
     ) -> Result<AttributeDecision, Self::Refusal> {
         Ok(AttributeDecision::Inspect)
@@ -137,7 +137,11 @@ pub trait Rewriter {
     ///
     /// # Errors
     /// Refuses the request.
-    fn body(&mut self, _place: StringPlace, _value: &[u8]) -> Result<BodyDecision, Self::Refusal> {
+    fn body(
+        &mut self,
+        _place: StringLocation,
+        _value: &[u8],
+    ) -> Result<BodyDecision, Self::Refusal> {
         Ok(BodyDecision::Inspect)
     }
 
@@ -149,7 +153,7 @@ pub trait Rewriter {
     /// Returns the signal of the request that a bytes value claims to contain. `_key` is the key of the attribute or
     /// map entry that holds the value, directly or in a list; a body has no key. `None` means that the value is text if
     /// it is valid UTF-8.
-    fn embedded_signal(&self, _place: StringPlace, _key: Option<&[u8]>) -> Option<Signal> {
+    fn embedded_signal(&self, _place: StringLocation, _key: Option<&[u8]>) -> Option<Signal> {
         None
     }
 
@@ -159,7 +163,7 @@ pub trait Rewriter {
     /// Refuses the outer request.
     fn rewrite_embedded(
         &mut self,
-        _place: StringPlace,
+        _place: StringLocation,
         _signal: Signal,
         _request: &[u8],
     ) -> Result<Option<Vec<u8>>, Self::Refusal> {
@@ -167,7 +171,7 @@ pub trait Rewriter {
     }
 
     /// Ends the innermost set.
-    fn close(&mut self, _place: StringPlace) -> Vec<Amendment> {
+    fn close(&mut self, _place: StringLocation) -> Vec<Amendment> {
         Vec::new()
     }
 
@@ -189,14 +193,14 @@ pub enum RewriteError<R> {
     /// The request is invalid.
     Malformed(&'static str),
     /// The budget is too small for the result.
-    Full,
+    RoomExhausted,
     /// The rewriter refused the request.
     Rewriter(R),
 }
 
-impl<R> From<Full> for RewriteError<R> {
-    fn from(_: Full) -> Self {
-        RewriteError::Full
+impl<R> From<RoomExhausted> for RewriteError<R> {
+    fn from(_: RoomExhausted) -> Self {
+        RewriteError::RoomExhausted
     }
 }
 

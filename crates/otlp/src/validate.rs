@@ -343,10 +343,10 @@ impl Failure {
 
     /// Returns the field names, outermost first. Deep nesting is abridged.
     fn path(&self) -> String {
-        const SHOWN: usize = 10;
+        const MAX_SHOWN_FIELDS: usize = 10;
         let mut names: Vec<&str> = self.fields.iter().rev().map(String::as_str).collect();
-        if names.len() > SHOWN {
-            names.truncate(SHOWN);
+        if names.len() > MAX_SHOWN_FIELDS {
+            names.truncate(MAX_SHOWN_FIELDS);
             names.push("...");
         }
         names.join(".")

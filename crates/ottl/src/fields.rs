@@ -2,21 +2,34 @@
 
 use super::path::Field;
 use super::target::{EvaluationTarget, ProfileFields};
-use super::value::{Value, int, text};
+use super::value::{MessageKind, Messages, Value, int, text};
+use tributary_otlp::reader::Fields;
 use tributary_otlp::view::{
-    AnyValue, Data, ExponentialHistogramPoint, HistogramPoint, LogRecord, Metric, Number,
-    NumberPoint, Span, SummaryPoint, View as _,
+    AnyValue, Buckets, Data, ExponentialHistogramPoint, HistogramPoint, LogRecord, Message, Metric,
+    Number, NumberPoint, Span, SummaryPoint, View as _,
 };
 
+/// Names of the kinds of spans, in the order of their numbers.
+pub(super) const KINDS: [&str; 6] = [
+    "Unspecified",
+    "Internal",
+    "Server",
+    "Client",
+    "Producer",
+    "Consumer",
+];
+
+/// Returns the messages in a field.
+fn messages(message: Message<'_>, number: u32, kind: MessageKind) -> Value<'_> {
+    let fields = Fields::new(message.encoded()).map_while(Result::ok);
+    let found = fields.filter(|field| field.number == number);
+    Value::Messages(Messages {
+        kind,
+        encoded: found.filter_map(|field| field.value.bytes()).collect(),
+    })
+}
+
 pub(super) fn of_span<'a>(span: Span<'a>, field: Field) -> Value<'a> {
-    const KINDS: [&str; 6] = [
-        "Unspecified",
-        "Internal",
-        "Server",
-        "Client",
-        "Producer",
-        "Consumer",
-    ];
     match field {
         Field::Name => text(span.name()),
         Field::TraceId(as_text) => Value::id(whole::<16>(span.trace_id()), as_text),
@@ -30,6 +43,17 @@ pub(super) fn of_span<'a>(span: Span<'a>, field: Field) -> Value<'a> {
                 .and_then(|at| KINDS.get(at));
             text(name.copied().unwrap_or_default())
         }
+        Field::KindEnumText => {
+            let name = usize::try_from(span.kind())
+                .ok()
+                .and_then(|at| KINDS.get(at));
+            Value::owned_text(name.map_or_else(String::new, |name| {
+                format!("SPAN_KIND_{}", name.to_ascii_uppercase())
+            }))
+        }
+        Field::Events => messages(span.message(), 11, MessageKind::Event),
+        Field::Links => messages(span.message(), 13, MessageKind::Link),
+        Field::Status => messages(span.message(), 15, MessageKind::Status),
         Field::StartTime => int(span.start_time_unix_nano()),
         Field::EndTime => int(span.end_time_unix_nano()),
         Field::DroppedAttributes => int(span.dropped_attributes_count().into()),
@@ -91,8 +115,28 @@ pub(super) fn of_metric<'a>(metric: Metric<'a>, field: Field) -> Value<'a> {
             Some(Data::Sum { monotonic, .. }) => Value::Bool(monotonic),
             _ => Value::Nil,
         },
+        Field::Metadata => Value::Encoded(AnyValue::Map(metric.metadata())),
+        Field::DataPoints => data_points(metric),
         _ => Value::Nil,
     }
+}
+
+fn data_points(metric: Metric<'_>) -> Value<'_> {
+    let fields = Fields::new(metric.message().encoded()).map_while(Result::ok);
+    let data = fields.filter(|field| matches!(field.number, 5 | 7 | 9 | 10 | 11));
+    match data.last() {
+        None => Value::Nil,
+        Some(data) => messages(
+            Message::new(data.value.bytes().unwrap_or_default()),
+            1,
+            MessageKind::Points(points_form(data.number)),
+        ),
+    }
+}
+
+/// Returns one number for all fields of a metric whose data points have the same type.
+pub(super) fn points_form(number: u32) -> u32 {
+    if number == 7 { 5 } else { number }
 }
 
 pub(super) fn of_point<'a>(here: &EvaluationTarget<'a>, field: Field) -> Value<'a> {
@@ -110,6 +154,19 @@ pub(super) fn of_point<'a>(here: &EvaluationTarget<'a>, field: Field) -> Value<'
         }};
     }
     match here.form {
+        9 if field == Field::BucketCounts => {
+            let counts = HistogramPoint::view(here.inner).bucket_counts();
+            Value::List(counts.map(int).collect())
+        }
+        9 if field == Field::ExplicitBounds => {
+            let bounds = HistogramPoint::view(here.inner).explicit_bounds();
+            Value::List(bounds.map(Value::Double).collect())
+        }
+        9 if field == Field::Exemplars => messages(here.inner, 8, MessageKind::Exemplar),
+        10 if field == Field::Exemplars => messages(here.inner, 11, MessageKind::Exemplar),
+        5 | 7 if field == Field::Exemplars => messages(here.inner, 5, MessageKind::Exemplar),
+        11 if field == Field::Quantiles => messages(here.inner, 6, MessageKind::Quantile),
+        10 if let Some(value) = of_buckets(here.inner, field) => value,
         9 => of!(
             HistogramPoint::view(here.inner),
             |point: &HistogramPoint<'_>| int(point.count()),
@@ -140,6 +197,30 @@ pub(super) fn of_point<'a>(here: &EvaluationTarget<'a>, field: Field) -> Value<'
             }
         }
     }
+}
+
+/// Returns a field that only data points of exponential histograms have.
+fn of_buckets(point: Message<'_>, field: Field) -> Option<Value<'_>> {
+    let view = ExponentialHistogramPoint::view(point);
+    let buckets = |positive: bool| match positive {
+        true => view.positive(),
+        false => view.negative(),
+    };
+    Some(match field {
+        Field::Scale => Value::Int(view.scale().into()),
+        Field::ZeroCount => int(view.zero_count()),
+        Field::Buckets(positive) => {
+            messages(point, if positive { 8 } else { 9 }, MessageKind::Buckets)
+        }
+        Field::BucketsOffset(positive) => {
+            Value::Int(buckets(positive).map_or(0, |found: Buckets<'_>| found.offset().into()))
+        }
+        Field::BucketsCounts(positive) => {
+            let counts = buckets(positive).map(|found| found.bucket_counts().map(int).collect());
+            Value::List(counts.unwrap_or_default())
+        }
+        _ => return None,
+    })
 }
 
 pub(super) fn of_profile(profile: &ProfileFields, field: Field) -> Value<'_> {

@@ -5,14 +5,9 @@
 //! would take hours. Therefore the tests on the current resource are replaced by their results, and likewise the tests
 //! on scopes. Tests on spans and metrics are replaced if there are conditions for events, links or data points.
 
-use std::borrow::Cow;
-
-use prost::Message as _;
-
-use super::path::Depth;
-use super::value::Undecided;
-use super::value::Value;
-use super::{Condition, EvaluationTarget, Operand, Test};
+use super::path::{Depth, Field, Key, Path};
+use super::value::{Undecided, Value, put_value};
+use super::{Call, Condition, EvaluationTarget, Operand, Test};
 
 /// Returns the conditions for the parts inside the current part. Returns `None` if no condition depends on the current
 /// part.
@@ -48,7 +43,7 @@ impl Condition {
 
 impl Test {
     /// Whether the test depends on a part at this depth or above.
-    fn depends_on(&self, depth: Depth) -> bool {
+    pub(super) fn depends_on(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other <= depth)
     }
 
@@ -61,17 +56,13 @@ impl Test {
             Test::Constant(_) | Test::Undecided(_) => false,
             Test::Not(test) => test.any_depth(is),
             Test::All(tests) | Test::Any(tests) => tests.iter().any(|test| test.any_depth(is)),
-            Test::Compare(left, _, right)
-            | Test::HasPrefix(left, right)
-            | Test::HasSuffix(left, right) => left.any_depth(is) || right.any_depth(is),
-            Test::IsMatch(target, _) | Test::Is(target, _) => target.any_depth(is),
-            Test::ContainsValue(list, item) => list.any_depth(is) || item.any_depth(is),
-            // These functions apply to spans and metrics.
-            Test::IsRootSpan | Test::HasAttribute { .. } => is(Depth::Item),
+            Test::Compare(left, _, right) => left.any_depth(is) || right.any_depth(is),
+            Test::Truth(operand) => operand.any_depth(is),
         }
     }
 
-    fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Test {
+    /// Returns the test for the parts inside the current part.
+    pub(super) fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Test {
         if !self.depends_on(depth) {
             return self.clone();
         }
@@ -90,23 +81,15 @@ impl Test {
             Test::Compare(left, comparison, right) => {
                 Test::Compare(operand(left), *comparison, operand(right))
             }
-            Test::HasPrefix(target, prefix) => Test::HasPrefix(operand(target), operand(prefix)),
-            Test::HasSuffix(target, suffix) => Test::HasSuffix(operand(target), operand(suffix)),
-            Test::IsMatch(target, pattern) => Test::IsMatch(operand(target), pattern.clone()),
-            Test::Is(target, sort) => Test::Is(operand(target), *sort),
-            Test::ContainsValue(list, item) => {
-                Test::ContainsValue(list.partially_evaluated(depth, here), operand(item))
-            }
-            Test::Constant(_)
-            | Test::Undecided(_)
-            | Test::IsRootSpan
-            | Test::HasAttribute { .. } => self.clone(),
+            Test::Truth(call) => Test::Truth(operand(call)),
+            Test::Constant(_) | Test::Undecided(_) => self.clone(),
         }
     }
 }
 
 impl Operand {
-    fn depends_on(&self, depth: Depth) -> bool {
+    /// Whether the value depends on a part at this depth or above.
+    pub(super) fn depends_on(&self, depth: Depth) -> bool {
         self.any_depth(&|other| other <= depth)
     }
 
@@ -115,82 +98,134 @@ impl Operand {
     }
 
     fn any_depth(&self, is: &dyn Fn(Depth) -> bool) -> bool {
+        let any = |operands: &[Operand]| operands.iter().any(|operand| operand.any_depth(is));
         match self {
-            Operand::Path(path) | Operand::Time(path) => is(path.context.depth()),
-            Operand::Len(target) => target.any_depth(is),
-            Operand::Truth(test) => test.any_depth(is),
-            Operand::List(values) | Operand::Call(_, values, _) => {
-                values.iter().any(|value| value.any_depth(is))
+            Operand::Path(path) => {
+                // The cache changes with every item.
+                let depth = match path.field {
+                    Field::Cache => Depth::Inner,
+                    _ => path.context.depth(),
+                };
+                is(depth) || keys_any_depth(&path.keys, is)
+            }
+            Operand::List(values) | Operand::Coalesce(values) => any(values),
+            Operand::Map(entries) => entries.iter().any(|(_, value)| value.any_depth(is)),
+            Operand::Call(call) => {
+                let mut arguments = call.arguments.iter().flatten();
+                call.function
+                    .reads
+                    .is_some_and(|context| is(context.depth()))
+                    || arguments.any(|argument| argument.any_depth(is))
+                    || keys_any_depth(&call.keys, is)
             }
             Operand::Math(first, rest) => {
                 first.any_depth(is) || rest.iter().any(|(_, operand)| operand.any_depth(is))
             }
-            _ => false,
+            Operand::Nil
+            | Operand::Undecided(_)
+            | Operand::Bool(_)
+            | Operand::Int(_)
+            | Operand::Double(_)
+            | Operand::Text(_)
+            | Operand::Bytes(_)
+            | Operand::Id(_)
+            | Operand::Time(_)
+            | Operand::Duration(_)
+            | Operand::Encoded(_)
+            | Operand::Pattern(_)
+            | Operand::Function(_) => false,
         }
     }
 
-    fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
+    /// Returns the operand for the parts inside the current part.
+    pub(super) fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
+        let all = |operands: &[Operand]| {
+            let operands = operands.iter();
+            operands
+                .map(|operand| operand.within(depth, here))
+                .collect()
+        };
         match self {
             _ if !self.depends_on(depth) => self.clone(),
-            Operand::Math(first, rest) if self.depends_below(depth) => {
+            _ if !self.depends_below(depth) => Operand::of(self.value(here)),
+            Operand::Math(first, rest) => {
                 let rest = rest.iter();
                 let rest = rest.map(|(operator, operand)| (*operator, operand.within(depth, here)));
                 Operand::Math(Box::new(first.within(depth, here)), rest.collect())
             }
-            Operand::Len(target) if self.depends_below(depth) => {
-                Operand::Len(Box::new(target.within(depth, here)))
+            Operand::List(values) => Operand::List(all(values)),
+            Operand::Coalesce(values) => Operand::Coalesce(all(values)),
+            Operand::Map(entries) => {
+                let entries = entries.iter();
+                let entries = entries.map(|(key, value)| (key.clone(), value.within(depth, here)));
+                Operand::Map(entries.collect())
             }
-            Operand::Truth(test) if self.depends_below(depth) => {
-                Operand::Truth(Box::new(test.within(depth, here)))
+            Operand::Call(call) => {
+                let arguments = call.arguments.iter();
+                let arguments = arguments
+                    .map(|argument| argument.as_ref().map(|value| value.within(depth, here)));
+                Operand::Call(Box::new(Call {
+                    function: call.function,
+                    arguments: arguments.collect(),
+                    keys: keys_within(&call.keys, depth, here),
+                }))
             }
-            Operand::List(values) if self.depends_below(depth) => {
-                let values = values
-                    .iter()
-                    .map(|value| value.partially_evaluated(depth, here));
-                Operand::List(values.collect())
-            }
-            Operand::Call(function, values, keys) if self.depends_below(depth) => {
-                let values = values
-                    .iter()
-                    .map(|value| value.partially_evaluated(depth, here));
-                Operand::Call(*function, values.collect(), keys.clone())
-            }
-            _ => Operand::of(self.value(here)),
+            Operand::Path(path) => Operand::Path(Path {
+                keys: keys_within(&path.keys, depth, here),
+                ..path.clone()
+            }),
+            other => other.clone(),
         }
-    }
-
-    /// Evaluates the operand, but keeps lists and maps, because functions need their content.
-    fn partially_evaluated(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Operand {
-        if self.depends_on(depth)
-            && !self.depends_below(depth)
-            && let Ok(value @ Value::Other(_)) = self.value(here)
-        {
-            return Operand::Encoded(value.proto().encode_to_vec().into());
-        }
-        self.within(depth, here)
     }
 
     /// Converts a final value to an operand.
-    fn of(value: Result<Value<'_>, Undecided>) -> Operand {
+    pub(super) fn of(value: Result<Value<'_>, Undecided>) -> Operand {
         match value {
             Err(why) => Operand::Undecided(why),
             Ok(Value::Nil) => Operand::Nil,
             Ok(Value::Bool(value)) => Operand::Bool(value),
             Ok(Value::Int(value)) => Operand::Int(value),
             Ok(Value::Double(value)) => Operand::Double(value),
-            Ok(Value::Time(time)) => Operand::Moment(time),
+            Ok(Value::Time(time)) => Operand::Time(time),
             Ok(Value::Duration(duration)) => Operand::Duration(duration),
-            Ok(Value::Text(Cow::Borrowed(text))) => Operand::Text(text.into()),
-            Ok(Value::Text(Cow::Owned(text))) => Operand::Text(text.into()),
+            Ok(Value::Text(text)) => Operand::Text(text.into()),
             Ok(Value::Bytes(bytes)) => Operand::Bytes(bytes.into()),
             Ok(Value::Id(id)) => Operand::Id(id.into()),
-            Ok(Value::Other(value)) => Operand::Structure(value.to_text().into()),
-            Ok(Value::Structure(text)) => Operand::Structure(text.into()),
-            Ok(value @ (Value::List(_) | Value::Json(_))) => {
-                Operand::Encoded(value.proto().encode_to_vec().into())
+            Ok(Value::Pattern(_) | Value::Messages(_)) => Operand::Undecided(Undecided::WrongType),
+            // Elements such as times have no encoding.
+            Ok(Value::List(values)) => {
+                let values = values.into_iter();
+                Operand::List(values.map(|value| Operand::of(Ok(value))).collect())
+            }
+            Ok(Value::Map(entries)) => {
+                let entries = entries.into_iter();
+                let entries = entries.map(|(key, value)| (key.into(), Operand::of(Ok(value))));
+                Operand::Map(entries.collect())
+            }
+            Ok(value @ Value::Encoded(_)) => {
+                let mut encoded = Vec::new();
+                match put_value(&value, &mut encoded) {
+                    Ok(()) => Operand::Encoded(encoded.into()),
+                    Err(why) => Operand::Undecided(why),
+                }
             }
         }
     }
+}
+
+fn keys_any_depth(keys: &[Key], is: &dyn Fn(Depth) -> bool) -> bool {
+    keys.iter().any(|key| match key {
+        Key::Computed(operand) => operand.any_depth(is),
+        Key::Name(_) | Key::Position(_) => false,
+    })
+}
+
+fn keys_within(keys: &[Key], depth: Depth, here: &EvaluationTarget<'_>) -> Vec<Key> {
+    let keys = keys.iter().map(|key| match key {
+        Key::Computed(operand) => Key::Computed(Box::new(operand.within(depth, here))),
+        key => key.clone(),
+    });
+    keys.collect()
 }
 
 #[cfg(test)]
@@ -202,6 +237,7 @@ mod tests {
     use opentelemetry_proto::tonic::resource::v1::Resource;
     use opentelemetry_proto::tonic::trace::v1::span::Event;
     use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+    use prost::Message as _;
 
     use super::super::parse;
     use super::*;

@@ -1,4 +1,4 @@
-//! Lexer for conditions.
+//! Lexer for conditions and statements.
 
 use super::{Comparison, ParseError};
 
@@ -19,7 +19,7 @@ pub(super) enum TokenKind {
     /// A word that begins with an upper-case letter.
     Symbol(String),
     Compare(Comparison),
-    /// One of `()[].,+-*/`.
+    /// One of `()[]{}.,:=+-*/`.
     Sign(char),
 }
 
@@ -62,7 +62,10 @@ fn token(rest: &str, first: char) -> Result<(TokenKind, usize), String> {
         return Ok((TokenKind::Compare(*comparison), sign.len()));
     }
     match first {
-        '(' | ')' | '[' | ']' | ',' | '+' | '-' | '*' | '/' => Ok((TokenKind::Sign(first), 1)),
+        '=' if starts("=>") => Err("lambda expressions are not supported".to_owned()),
+        '(' | ')' | '[' | ']' | '{' | '}' | ',' | ':' | '=' | '+' | '-' | '*' | '/' => {
+            Ok((TokenKind::Sign(first), 1))
+        }
         '"' => string(rest),
         '.' if !rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
             Ok((TokenKind::Sign(first), 1))
@@ -78,11 +81,9 @@ fn token(rest: &str, first: char) -> Result<(TokenKind, usize), String> {
                 _ => (TokenKind::Symbol(word), length),
             })
         }
-        '=' => Err("a single `=`: write `==` to compare".to_owned()),
         '&' | '|' | '!' => Err(format!(
             "`{first}` is not supported: write `and`, `or`, `not`"
         )),
-        '{' => Err("maps are not supported".to_owned()),
         '\'' => Err("write strings in double quotes".to_owned()),
         _ => Err(format!("unexpected character `{}`", first.escape_debug())),
     }
@@ -94,19 +95,42 @@ fn string(rest: &str) -> Result<(TokenKind, usize), String> {
     while let Some((at, next)) = chars.next() {
         match next {
             '"' => return Ok((TokenKind::Text(text), at + 1)),
-            '\\' => match chars.next().map(|(_, escaped)| escaped) {
-                Some('n') => text.push('\n'),
-                Some('t') => text.push('\t'),
-                Some('r') => text.push('\r'),
-                Some(escaped @ ('"' | '\\' | '/')) => text.push(escaped),
-                Some(escaped) => {
-                    return Err(format!(
-                        "`\\{}` is not an escape sequence: write `\\\\` for a backslash",
-                        escaped.escape_debug()
-                    ));
-                }
-                None => break,
-            },
+            '\\' => {
+                let Some((_, escaped)) = chars.next() else {
+                    break;
+                };
+                let digits = match escaped {
+                    'x' => 2,
+                    'u' => 4,
+                    'U' => 8,
+                    _ => 0,
+                };
+                text.push(match escaped {
+                    'n' => '\n',
+                    't' => '\t',
+                    'r' => '\r',
+                    'a' => '\u{7}',
+                    'b' => '\u{8}',
+                    'f' => '\u{c}',
+                    'v' => '\u{b}',
+                    '"' | '\\' | '/' => escaped,
+                    'x' | 'u' | 'U' => {
+                        let code: String = chars.by_ref().take(digits).map(|(_, c)| c).collect();
+                        let code = u32::from_str_radix(&code, 16).ok();
+                        code.and_then(char::from_u32).ok_or_else(|| {
+                            format!(
+                                "`\\{escaped}` needs {digits} hexadecimal digits of a character"
+                            )
+                        })?
+                    }
+                    _ => {
+                        return Err(format!(
+                            "`\\{}` is not an escape sequence: write `\\\\` for a backslash",
+                            escaped.escape_debug()
+                        ));
+                    }
+                });
+            }
             next => text.push(next),
         }
     }

@@ -1,20 +1,19 @@
-//! Conditions of the OpenTelemetry Transformation Language (OTTL), to the extent that components of this program use
-//! the language.
+//! The OpenTelemetry Transformation Language (OTTL): conditions on telemetry, and statements that change telemetry.
 //!
-//! A condition is parsed once with [`parse`] and evaluated on encoded requests, which are not decoded.
+//! A condition is parsed once with [`parse`], and a statement with [`parse_statement`]. Both are evaluated on encoded
+//! requests, which are not decoded. A statement returns the changed part of a request (a span, a resource, ...) in
+//! encoded form; all other fields of the part keep their bytes.
 //!
 //! # Supported language
 //!
 //! * Operators: `==`, `!=`, `<`, `<=`, `>`, `>=`, `and`, `or`, `not`, parentheses; `+`, `-`, `*`, `/` on numbers, and
 //!   `+`, `-` on times and durations.
-//! * Literals: texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, and the language's names for numbers
-//!   (`SPAN_KIND_SERVER`).
-//! * Paths: see [`path`].
-//! * Functions: `IsMatch`, `HasPrefix`, `HasSuffix`, `IsRootSpan`, `HasAttrKeyOnDatapoint`, `HasAttrOnDatapoint`,
-//!   `IsString`, `IsInt`, `IsDouble`, `IsBool`, `IsMap`, `IsList`, `ContainsValue`, `Concat`, `ParseJSON`, `Now`,
-//!   `ToLowerCase`, `ToUpperCase`, `String`, `Int`, `Double`, `Substring`, `Len`, `TraceID`, `SpanID`, `Duration`.
+//! * Literals: texts, numbers, bytes (`0x01`), `true`, `false`, `nil`, lists, maps, and the language's names for
+//!   numbers (`SPAN_KIND_SERVER`).
+//! * Paths with keys: see [`path`].
+//! * Functions that return a value: see `functions`. Functions that change telemetry: see `editors`.
 //!
-//! Everything else is an error with its position.
+//! Lambda expressions are not supported. Everything else is an error with its position.
 //!
 //! # Invariants
 //!
@@ -22,8 +21,7 @@
 //!   as numbers, and only `nil` equals `nil`.
 //! * Arithmetic follows OTTL: integers stay integers. Operations on values other than numbers, times and durations
 //!   cannot be evaluated.
-//! * A condition that cannot be evaluated is neither true nor false (`Undecided`). The component decides the
-//!   consequence.
+//! * An expression that cannot be evaluated has no value (`Undecided`). The component decides the consequence.
 //!
 //! # Example
 //!
@@ -46,31 +44,39 @@
 //!
 //! # Where to start reading
 //!
-//! `parser` for the syntax, `eval` for the evaluation, and `known` for the partial evaluation that avoids repeated work
-//! for every item of a resource.
+//! `parser` for the syntax, `eval` for the evaluation, `statement` and `editors` for changes, and `known` for the
+//! partial evaluation that avoids repeated work for every item of a resource.
 
+mod calendar;
+mod editors;
 mod eval;
 mod fields;
+mod functions;
+mod glob;
 mod known;
 mod lexer;
 mod math;
 mod parser;
 pub mod path;
 pub mod profile;
+pub mod statement;
 mod target;
 mod value;
+mod write;
 
 use std::sync::Arc;
 
+use self::functions::Function;
 pub use self::known::within;
-pub use self::parser::parse;
+pub use self::parser::{parse, parse_statement};
 use self::path::{Context, Key, Path};
 pub use self::target::EvaluationTarget;
 pub use self::target::ProfileFields;
 pub use self::target::attributes;
-use self::value::Undecided;
+use self::value::Moment;
+pub use self::value::Undecided;
 
-/// Reason why a text is not a condition.
+/// Reason why a text is not a condition or statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
     /// Position in bytes from the start of the text.
@@ -88,8 +94,13 @@ impl ParseError {
 
     /// Returns the message with its position in the condition.
     pub fn in_text(&self, condition: &str) -> String {
-        let place = self.characters(condition) + 1;
-        format!("character {place} of the condition: {}", self.message)
+        self.within(condition, "condition")
+    }
+
+    /// Returns the message with its position in a text, which is a `kind`.
+    pub fn within(&self, text: &str, kind: &str) -> String {
+        let place = self.characters(text) + 1;
+        format!("character {place} of the {kind}: {}", self.message)
     }
 }
 
@@ -113,43 +124,8 @@ pub(crate) enum Test {
     Not(Box<Test>),
     All(Vec<Test>),
     Any(Vec<Test>),
-    /// Shared, because a copied pattern would have separate buffers.
-    IsMatch(Operand, Arc<regex::Regex>),
-    HasPrefix(Operand, Operand),
-    HasSuffix(Operand, Operand),
-    Is(Operand, ValueKind),
-    /// Whether the first operand is a list that contains the second.
-    ContainsValue(Operand, Operand),
-    IsRootSpan,
-    HasAttribute {
-        key: String,
-        /// Text that the value must equal.
-        value: Option<String>,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueKind {
-    Text,
-    Int,
-    Double,
-    Bool,
-    Map,
-    List,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Function {
-    /// Joins the texts of a list with a separator.
-    Concat,
-    ParseJson,
-    Now,
-    ToLowerCase,
-    ToUpperCase,
-    String,
-    Int,
-    Double,
-    Substring,
+    /// A function that returns a boolean.
+    Truth(Operand),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,28 +149,34 @@ pub(crate) enum Operand {
     Double(f64),
     Text(Arc<str>),
     Bytes(Arc<[u8]>),
-    /// A trace id or a span id.
+    /// A trace id, a span id or a profile id.
     Id(Arc<[u8]>),
-    /// A list or a map, as text.
-    Structure(Arc<str>),
-    /// A time in nanoseconds since 1970.
-    Moment(i64),
-    Path(Path),
-    /// A path to nanoseconds since 1970, read as a time.
-    Time(Path),
+    Time(Moment),
     /// A duration in nanoseconds.
     Duration(i64),
-    /// Length of a text in bytes, or of a list or map in entries.
-    Len(Box<Operand>),
-    /// A boolean function, used as a value.
-    Truth(Box<Test>),
+    Path(Path),
     List(Vec<Operand>),
+    Map(Vec<(Arc<str>, Operand)>),
     /// A list or a map, as an encoded `AnyValue`.
     Encoded(Arc<[u8]>),
-    /// A function with its arguments, and the keys in the following brackets.
-    Call(Function, Vec<Operand>, Vec<Key>),
+    /// Shared, because a copied pattern would have separate buffers.
+    Pattern(Arc<regex::Regex>),
+    Call(Box<Call>),
     /// Operations of equal precedence, from left to right.
     Math(Box<Operand>, Vec<(Operator, Operand)>),
+    /// A function as an argument.
+    Function(&'static Function),
+    /// The first value that is not `nil`; later values are not evaluated.
+    Coalesce(Vec<Operand>),
+}
+
+/// A function with its arguments, and the keys in the following brackets.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) function: &'static Function,
+    /// An argument for each parameter; `None` for an optional one that is missing.
+    pub(crate) arguments: Vec<Option<Operand>>,
+    pub(crate) keys: Vec<Key>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 //! one operand is a double, so is the result. Times and durations support only addition and subtraction.
 
 use super::Operator;
-use super::value::Undecided;
-use super::value::Value;
+use super::value::{Moment, Undecided, Value};
 
 /// Returns the result of an operation on two values.
 pub(super) fn calculate<'v>(
@@ -24,15 +23,17 @@ pub(super) fn calculate<'v>(
         }
         (Value::Time(left), Operator::Subtract, Value::Time(right)) => {
             // As in Go, an overflow becomes the longest duration.
-            Value::Duration(left.saturating_sub(*right))
+            Value::Duration(left.nanoseconds.saturating_sub(right.nanoseconds))
         }
         (Value::Time(time), Operator::Add, Value::Duration(duration))
-        | (Value::Duration(duration), Operator::Add, Value::Time(time)) => {
-            Value::Time(time.wrapping_add(*duration))
-        }
-        (Value::Time(time), Operator::Subtract, Value::Duration(duration)) => {
-            Value::Time(time.wrapping_sub(*duration))
-        }
+        | (Value::Duration(duration), Operator::Add, Value::Time(time)) => Value::Time(Moment {
+            nanoseconds: time.nanoseconds.wrapping_add(*duration),
+            offset: time.offset,
+        }),
+        (Value::Time(time), Operator::Subtract, Value::Duration(duration)) => Value::Time(Moment {
+            nanoseconds: time.nanoseconds.wrapping_sub(*duration),
+            offset: time.offset,
+        }),
         (Value::Duration(left), Operator::Add, Value::Duration(right)) => {
             Value::Duration(left.wrapping_add(*right))
         }

@@ -1,19 +1,17 @@
-//! Parser for conditions.
+//! Parser for conditions and statements.
 
 mod calls;
 mod operands;
 mod paths;
+mod statements;
 
-use std::sync::Arc;
-
-use self::paths::unsupported;
+pub use self::statements::parse_statement;
 use super::lexer::{Token, TokenKind, tokens};
 use super::path::Context;
 use super::{Condition, Operand, ParseError, Test};
-use tributary_config::re2;
 use tributary_otlp::Signal;
 
-/// Maximum nesting of conditions.
+/// Maximum nesting of expressions.
 const DEEPEST: usize = 64;
 
 /// Parses a condition for requests of a signal. Paths without a context belong to `context`. If `context` is `None`,
@@ -24,29 +22,16 @@ pub fn parse(
     context: Option<Context>,
 ) -> Result<Condition, ParseError> {
     let tokens = tokens(text)?;
-    let mut parser = Parser {
-        end: text.len(),
-        rest: &tokens,
-        signal,
-        context,
-        deepest: None,
-        depth: 0,
-    };
+    let mut parser = Parser::new(text, &tokens, signal, context);
     let test = parser.any()?;
     if let Some(token) = parser.rest.first() {
         return Err(parser.mistake_at(token, "expected `and`, `or` or the end"));
     }
-    match context.or(parser.deepest) {
-        Some(context) => Ok(Condition {
-            context,
-            test,
-            text: text.into(),
-        }),
-        None => Err(ParseError {
-            at: 0,
-            message: "has no path: set `context`".to_owned(),
-        }),
-    }
+    Ok(Condition {
+        context: parser.final_context()?,
+        test,
+        text: text.into(),
+    })
 }
 
 struct Parser<'t> {
@@ -60,6 +45,24 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
+    fn new(text: &str, tokens: &'t [Token], signal: Signal, context: Option<Context>) -> Self {
+        Parser {
+            end: text.len(),
+            rest: tokens,
+            signal,
+            context,
+            deepest: None,
+            depth: 0,
+        }
+    }
+
+    fn final_context(&self) -> Result<Context, ParseError> {
+        self.context.or(self.deepest).ok_or_else(|| ParseError {
+            at: 0,
+            message: "has no path: set `context`".to_owned(),
+        })
+    }
+
     fn mistake_at(&self, token: &Token, message: impl Into<String>) -> ParseError {
         ParseError {
             at: token.at,
@@ -69,9 +72,14 @@ impl<'t> Parser<'t> {
 
     fn mistake(&self, message: impl Into<String>) -> ParseError {
         ParseError {
-            at: self.rest.first().map_or(self.end, |token| token.at),
+            at: self.at(),
             message: message.into(),
         }
+    }
+
+    /// Returns the position of the next token.
+    fn at(&self) -> usize {
+        self.rest.first().map_or(self.end, |token| token.at)
     }
 
     fn next(&mut self) -> Option<&'t Token> {
@@ -92,18 +100,32 @@ impl<'t> Parser<'t> {
         self.takes(&TokenKind::Name(word.to_owned()))
     }
 
+    /// Whether the token at a distance is this sign.
+    fn sees(&self, distance: usize, sign: char) -> bool {
+        let token = self.rest.get(distance);
+        token.is_some_and(|token| token.kind == TokenKind::Sign(sign))
+    }
+
     fn expect(&mut self, sign: char) -> Result<(), ParseError> {
         if self.takes(&TokenKind::Sign(sign)) {
             return Ok(());
         }
-        Err(self.mistake(format!("expected `{sign}`")))
+        Err(self.mistake(match self.sees(0, '=') {
+            true => "a single `=`: write `==` to compare".to_owned(),
+            false => format!("expected `{sign}`"),
+        }))
     }
 
-    fn any(&mut self) -> Result<Test, ParseError> {
+    fn enter(&mut self) -> Result<(), ParseError> {
         self.depth += 1;
         if self.depth > DEEPEST {
             return Err(self.mistake("parentheses nest too deep"));
         }
+        Ok(())
+    }
+
+    fn any(&mut self) -> Result<Test, ParseError> {
+        self.enter()?;
         let mut tests = vec![self.all()?];
         while self.takes_word("or") {
             tests.push(self.all()?);
@@ -133,31 +155,10 @@ impl<'t> Parser<'t> {
             self.expect(')')?;
             return Ok(test);
         }
-        if let [
-            Token {
-                at,
-                kind: TokenKind::Symbol(name),
-            },
-            Token {
-                kind: TokenKind::Sign('('),
-                ..
-            },
-            ..,
-        ] = self.rest
-            && !calls::is_value(name)
-            && let Some(test) = self.function(*at, name)?
-        {
-            let Some(Token {
-                kind: TokenKind::Compare(comparison),
-                ..
-            }) = self.rest.first()
-            else {
-                return Ok(test);
-            };
-            self.next();
-            let left = Operand::Truth(Box::new(test));
-            return Ok(Test::Compare(left, *comparison, self.operand()?));
-        }
+        let is_call = matches!(
+            self.rest.first().map(|token| &token.kind),
+            Some(TokenKind::Symbol(_))
+        ) && self.sees(1, '(');
         let left = self.operand()?;
         if let Some(Token {
             kind: TokenKind::Compare(comparison),
@@ -170,6 +171,8 @@ impl<'t> Parser<'t> {
         }
         match left {
             Operand::Bool(value) => Ok(Test::Constant(value)),
+            operand if is_call => Ok(Test::Truth(operand)),
+            _ if self.sees(0, '=') => Err(self.mistake("a single `=`: write `==` to compare")),
             _ => Err(self.mistake("expected a comparison such as `==`")),
         }
     }
@@ -193,96 +196,6 @@ impl<'t> Parser<'t> {
                 after,
                 Some(TokenKind::Compare(_) | TokenKind::Sign('+' | '-' | '*' | '/'))
             )
-    }
-
-    /// Parses a boolean function. Returns `None` for functions with other values.
-    fn function(&mut self, at: usize, name: &str) -> Result<Option<Test>, ParseError> {
-        let wrong = |message: &str| ParseError {
-            at,
-            message: message.to_owned(),
-        };
-        let test = match name {
-            "IsMatch" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                let place = self.rest.first().map_or(self.end, |token| token.at);
-                let target = self.operand()?;
-                if matches!(target, Operand::Time(_) | Operand::Duration(_)) {
-                    return Err(ParseError {
-                        at: place,
-                        message: "IsMatch is not supported for a time".to_owned(),
-                    });
-                }
-                self.expect(',')?;
-                let place = self.rest.first().map_or(self.end, |token| token.at);
-                let pattern = self.text()?;
-                let pattern = re2::compile(&pattern).map_err(|wrong| ParseError {
-                    at: place,
-                    message: wrong.to_string(),
-                })?;
-                Test::IsMatch(target, Arc::new(pattern))
-            }
-            "HasPrefix" | "HasSuffix" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                let target = self.text_operand()?;
-                self.expect(',')?;
-                let part = self.text_operand()?;
-                match name {
-                    "HasPrefix" => Test::HasPrefix(target, part),
-                    _ => Test::HasSuffix(target, part),
-                }
-            }
-            "IsRootSpan" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                if self
-                    .context
-                    .or(self.deepest)
-                    .is_some_and(|context| context != Context::Span)
-                {
-                    return Err(wrong("IsRootSpan is only supported in conditions on spans"));
-                }
-                self.record_context(Context::Span, at)?;
-                Test::IsRootSpan
-            }
-            "HasAttrKeyOnDatapoint" | "HasAttrOnDatapoint" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                self.record_context(Context::Metric, at)?;
-                let key = self.text()?;
-                let value = match name {
-                    "HasAttrOnDatapoint" => {
-                        self.expect(',')?;
-                        Some(self.text()?)
-                    }
-                    _ => None,
-                };
-                Test::HasAttribute { key, value }
-            }
-            "IsString" | "IsInt" | "IsDouble" | "IsBool" | "IsMap" | "IsList" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                Test::Is(self.operand()?, calls::kind_of(name))
-            }
-            "ContainsValue" => {
-                self.rest = self.rest.get(2..).unwrap_or_default();
-                let list = self.operand()?;
-                self.expect(',')?;
-                Test::ContainsValue(list, self.operand()?)
-            }
-            _ => return Err(wrong(&unsupported(name))),
-        };
-        self.expect(')')?;
-        Ok(Some(test))
-    }
-
-    fn text(&mut self) -> Result<String, ParseError> {
-        match self.rest.first() {
-            Some(Token {
-                kind: TokenKind::Text(text),
-                ..
-            }) => {
-                self.next();
-                Ok(text.clone())
-            }
-            _ => Err(self.mistake("expected a string in double quotes")),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! The paths that conditions may use.
+//! The paths of the language.
 
+use super::Operand;
 use tributary_otlp::Signal;
 
 /// The part of a request in which a path begins.
@@ -88,19 +89,23 @@ impl Context {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Path {
     pub context: Context,
     pub field: Field,
+    /// Whether nanoseconds since 1970 are a time.
+    pub as_time: bool,
     /// Keys in brackets behind the path.
     pub keys: Vec<Key>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Key {
     Name(String),
     /// Index in a list, from 0.
     Position(i64),
+    /// An expression for a name or an index.
+    Computed(Box<Operand>),
 }
 
 /// A field of a context. The flag `true` selects the text form of an id.
@@ -143,6 +148,37 @@ pub(crate) enum Field {
     Duration,
     Period,
     PayloadFormat,
+    SchemaUrl,
+    /// Values that the statements of a group keep while they process one item.
+    Cache,
+    KindEnumText,
+    Events,
+    Links,
+    Status,
+    Metadata,
+    DataPoints,
+    Exemplars,
+    BucketCounts,
+    ExplicitBounds,
+    Scale,
+    ZeroCount,
+    /// Buckets of an exponential histogram; the flag `true` selects the positive ones.
+    Buckets(bool),
+    BucketsOffset(bool),
+    BucketsCounts(bool),
+    Quantiles,
+}
+
+impl Field {
+    /// Whether the field is a map, whose first key is a name.
+    pub(super) fn is_map(self) -> bool {
+        matches!(self, Field::Attributes | Field::Cache | Field::Metadata)
+    }
+
+    /// Whether keys may follow the field.
+    pub(super) fn has_keys(self) -> bool {
+        self.is_map() || matches!(self, Field::Body | Field::TraceState)
+    }
 }
 
 /// Returns the fields of a context with their names.
@@ -151,12 +187,16 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
         Context::Resource => &[
             ("attributes", Field::Attributes),
             ("dropped_attributes_count", Field::DroppedAttributes),
+            ("schema_url", Field::SchemaUrl),
+            ("cache", Field::Cache),
         ],
         Context::Scope => &[
             ("attributes", Field::Attributes),
             ("dropped_attributes_count", Field::DroppedAttributes),
             ("name", Field::Name),
             ("version", Field::Version),
+            ("schema_url", Field::SchemaUrl),
+            ("cache", Field::Cache),
         ],
         Context::Span => &[
             ("attributes", Field::Attributes),
@@ -178,12 +218,18 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
             ("status.code", Field::StatusCode),
             ("status.message", Field::StatusMessage),
             ("flags", Field::Flags),
+            ("kind.deprecated_string", Field::KindEnumText),
+            ("events", Field::Events),
+            ("links", Field::Links),
+            ("status", Field::Status),
+            ("cache", Field::Cache),
         ],
         Context::SpanEvent => &[
             ("attributes", Field::Attributes),
             ("dropped_attributes_count", Field::DroppedAttributes),
             ("name", Field::Name),
             ("time_unix_nano", Field::Time),
+            ("cache", Field::Cache),
         ],
         Context::Metric => &[
             ("name", Field::Name),
@@ -192,6 +238,9 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
             ("type", Field::Type),
             ("aggregation_temporality", Field::Temporality),
             ("is_monotonic", Field::IsMonotonic),
+            ("data_points", Field::DataPoints),
+            ("metadata", Field::Metadata),
+            ("cache", Field::Cache),
         ],
         Context::DataPoint => &[
             ("attributes", Field::Attributes),
@@ -202,6 +251,19 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
             ("count", Field::Count),
             ("sum", Field::Sum),
             ("flags", Field::Flags),
+            ("exemplars", Field::Exemplars),
+            ("bucket_counts", Field::BucketCounts),
+            ("explicit_bounds", Field::ExplicitBounds),
+            ("scale", Field::Scale),
+            ("zero_count", Field::ZeroCount),
+            ("positive", Field::Buckets(true)),
+            ("positive.offset", Field::BucketsOffset(true)),
+            ("positive.bucket_counts", Field::BucketsCounts(true)),
+            ("negative", Field::Buckets(false)),
+            ("negative.offset", Field::BucketsOffset(false)),
+            ("negative.bucket_counts", Field::BucketsCounts(false)),
+            ("quantile_values", Field::Quantiles),
+            ("cache", Field::Cache),
         ],
         Context::Log => &[
             ("attributes", Field::Attributes),
@@ -218,6 +280,7 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
             ("body.string", Field::BodyText),
             ("flags", Field::Flags),
             ("event_name", Field::EventName),
+            ("cache", Field::Cache),
         ],
         Context::Profile => &[
             ("attributes", Field::Attributes),
@@ -228,6 +291,8 @@ pub(super) fn fields(context: Context) -> &'static [(&'static str, Field)] {
             ("duration_unix_nano", Field::Duration),
             ("period", Field::Period),
             ("original_payload_format", Field::PayloadFormat),
+            ("duration", Field::Duration),
+            ("cache", Field::Cache),
         ],
     }
 }

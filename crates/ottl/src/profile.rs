@@ -1,4 +1,4 @@
-//! Profiles for conditions: their references to the request's dictionary are resolved. Samples are not included.
+//! Profiles for conditions and statements: their references to the request's dictionary are resolved. Samples are not included.
 
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::profiles::v1development as proto;
@@ -91,6 +91,22 @@ impl<'e, 'r> ProfileReader<'e, 'r> {
         };
         found.attributes = attributes.encode_to_vec();
         Ok(found)
+    }
+
+    /// Returns an attribute of the table with its references resolved, and the index of its unit. `None` for index 0.
+    pub fn resolved(&mut self, index: i32) -> Result<Option<(KeyValue, i32)>, ProfileFault> {
+        let Some(mut attribute) = self.attribute(index)? else {
+            return Ok(None);
+        };
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|at| self.attributes.get(at));
+        let unit = entry
+            .and_then(|entry| proto::KeyValueAndUnit::decode(*entry).ok())
+            .map_or(0, |entry| entry.unit_strindex);
+        self.references
+            .resolve(std::slice::from_mut(&mut attribute))?;
+        Ok(Some((attribute, unit)))
     }
 
     /// Returns an attribute of the table, or `None` for index 0.

@@ -1,4 +1,4 @@
-//! The part of a request that a condition is evaluated on.
+//! The part of a request that an expression is evaluated on.
 
 use super::path::Context;
 use tributary_otlp::view::{
@@ -6,7 +6,7 @@ use tributary_otlp::view::{
     Resource, ResourceEntry, ScopeEntry, Span, SummaryPoint, View as _,
 };
 
-/// The part of a request on which a condition is evaluated, with its enclosing levels.
+/// The part of a request on which an expression is evaluated, with its enclosing levels.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EvaluationTarget<'a> {
     /// The resource.
@@ -21,10 +21,12 @@ pub struct EvaluationTarget<'a> {
     pub inner: Message<'a>,
     /// For a data point: the number of the metric's field that contains it.
     pub form: u32,
+    /// The cache of the statements that are executed, as an encoded `KeyValueList`.
+    pub cache: Message<'a>,
 }
 
 /// A profile whose references to the dictionary are resolved.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProfileFields {
     /// Attributes, as an encoded resource.
     pub attributes: Vec<u8>,

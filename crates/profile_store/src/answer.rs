@@ -17,7 +17,7 @@ use super::budget::Spending;
 use super::error::QueryError;
 use super::intake::{Batch, anonymous};
 use super::options::WINDOWS;
-use super::query::{DECODED, Matching, NANOS, Query, Spans, overlaps};
+use super::query::{DECODED, Matching, NANOS, Query, SpanSelection, overlaps};
 use super::series::PROFILE_TYPE;
 use super::store::ProfileStore;
 use super::tree::{Builder, Tree};
@@ -183,7 +183,7 @@ impl Merge<'_> {
     }
 
     fn add(&mut self, mut profile: Profile) {
-        if let Some(spans) = self.query.spans {
+        if let Some(spans) = &self.query.spans {
             let (dictionary, _) = self.merger.dictionary();
             profile.samples = of_spans(&profile.samples, dictionary, spans);
         }
@@ -217,7 +217,7 @@ impl Merge<'_> {
 }
 
 /// Returns the samples of some spans.
-fn of_spans(samples: &Samples, dictionary: &Dictionary, spans: Spans) -> Samples {
+fn of_spans(samples: &Samples, dictionary: &Dictionary, spans: &SpanSelection) -> Samples {
     let mut selected = Samples::default();
     for sample in samples.iter() {
         if spans.has(dictionary.get_link(sample.key.link)) {
@@ -287,7 +287,6 @@ impl QueryAnswer {
         Ok(builder.finish())
     }
 
-    /// Type and unit of the values.
     fn type_and_unit(&self) -> (&str, &str) {
         let text = |id| self.profiles.dictionary.text(id);
         (text(self.kind.kind), text(self.kind.unit))

@@ -10,12 +10,10 @@ use super::format::{Entry, Index, MAGIC, Section, TRAILER, compress, decompress,
 use super::heat::Cells;
 use super::series::{Labels, SeriesTable};
 
-/// Returns the name of a block file.
 pub(crate) fn block_name(number: u64) -> String {
     format!("{number:016x}.block")
 }
 
-/// Returns the name of a journal.
 pub(crate) fn journal_name(number: u64) -> String {
     format!("{number:016x}.journal")
 }
@@ -29,14 +27,12 @@ pub(crate) const DAMAGED: &str = ".damaged";
 pub(crate) struct Block {
     pub(crate) number: u64,
     pub(crate) index: Index,
-    /// Size of the file, in bytes.
     pub(crate) size: u64,
     disk: Arc<dyn Disk>,
     /// Whether the drop of the last reference removes the file.
     is_removed_when_unused: AtomicBool,
     /// Whether the file is renamed then instead of removed.
     is_set_aside: AtomicBool,
-    /// Whether a section was found damaged.
     is_damaged: AtomicBool,
 }
 
@@ -47,12 +43,9 @@ impl fmt::Debug for Block {
     }
 }
 
-/// Result of reading a file or a section.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The content is damaged.
     Damaged,
-    /// The disk returned an error.
     Io(io::Error),
 }
 
@@ -97,7 +90,6 @@ impl Block {
         })
     }
 
-    /// Opens the file to read sections.
     pub(crate) fn reader(&self) -> Result<Reader, ReadError> {
         Ok(Reader(self.disk.open(&block_name(self.number))?))
     }
@@ -131,7 +123,6 @@ impl Block {
             .saturating_add(self.index.window_len())
     }
 
-    /// Number of samples.
     pub(crate) fn samples(&self) -> u64 {
         self.index.entries.iter().map(|entry| entry.samples).sum()
     }
@@ -157,11 +148,9 @@ impl Drop for Block {
     }
 }
 
-/// An open block file.
 pub(crate) struct Reader(Box<dyn Input>);
 
 impl Reader {
-    /// Reads and decompresses a section.
     pub(crate) fn section(&self, section: &Section) -> Result<Vec<u8>, ReadError> {
         read_section(&*self.0, section)
     }
@@ -307,7 +296,6 @@ impl Builder {
         self.disk.sync_directory()
     }
 
-    /// Deletes the unfinished file.
     fn abandon(self) {
         let _ = self.disk.remove(&(block_name(self.number) + UNFINISHED));
     }

@@ -50,7 +50,6 @@ impl Pool {
         self.limit.store(limit, Relaxed);
     }
 
-    /// Begins a query.
     pub(crate) fn begin(&self, limits: QueryLimits) -> Spending {
         Spending {
             used: self.used.clone(),

@@ -6,15 +6,12 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
-/// The files of one directory.
 pub(crate) trait Disk: fmt::Debug + Send + Sync {
     /// Creates a file. Fails if the file exists.
     fn create(&self, name: &str) -> io::Result<Box<dyn Output>>;
-    /// Opens a file to read it.
     fn open(&self, name: &str) -> io::Result<Box<dyn Input>>;
     /// Renames a file, replacing any file with the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Lists names and sizes.
     fn list(&self) -> io::Result<Vec<(String, u64)>>;
@@ -24,21 +21,17 @@ pub(crate) trait Disk: fmt::Debug + Send + Sync {
 
 /// A file that is written once.
 pub(crate) trait Output: fmt::Debug + Send {
-    /// Appends bytes.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Forces the written bytes to disk.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file that is read.
 pub(crate) trait Input {
-    /// Size in bytes.
     fn len(&self) -> io::Result<u64>;
     /// Reads `len` bytes at an offset. Fails if the file ends before.
     fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>>;
 }
 
-/// A directory of the local file system.
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) directory: PathBuf,

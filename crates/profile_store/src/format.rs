@@ -19,7 +19,6 @@ use tributary_otlp::reader::{put_varint, varint};
 use super::options::{LAST_LEVEL, WINDOWS};
 use super::series::Labels;
 
-/// First bytes of a block file.
 pub(crate) const MAGIC: [u8; 8] = *b"TRIBPROF";
 const END: [u8; 8] = *b"TRIBPEND";
 const VERSION: u32 = 1;
@@ -48,19 +47,14 @@ pub(crate) struct Entry {
     pub(crate) series: Arc<Labels>,
     /// Start of the window, in seconds since 1970.
     pub(crate) window: u64,
-    /// The profile.
     pub(crate) profile: Section,
     /// The cells of the heat map; empty without timestamps.
     pub(crate) heat: Section,
-    /// Sum of all values.
     pub(crate) total: i64,
-    /// Number of samples.
     pub(crate) samples: u64,
-    /// Whether samples have links to spans.
     pub(crate) has_links: bool,
 }
 
-/// The index of a block file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Index {
     /// Position of the window's length in [`WINDOWS`].
@@ -221,7 +215,6 @@ fn put_section(section: &Section, into: &mut Vec<u8>) {
     }
 }
 
-/// Reads a varint.
 pub(crate) fn number(input: &mut &[u8]) -> Option<u64> {
     let (number, rest) = varint(input).ok()?;
     *input = rest;

@@ -72,7 +72,6 @@ impl Head {
         self.lock().is_empty()
     }
 
-    /// Memory of the requests, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

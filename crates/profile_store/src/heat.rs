@@ -14,7 +14,7 @@ pub const ROWS: u8 = 50;
 const NANOS: u64 = 1_000_000_000;
 /// Maximum distance of a timestamp from the start of its window, in seconds. Timestamps beyond are left out, so that
 /// the size of a heat map is bounded.
-pub(crate) const REACH: u64 = 600;
+pub(crate) const MAX_SAMPLE_OFFSET_SECONDS: u64 = 600;
 
 /// Values by second (since 1970) and by part of the second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Cells {
                 let second = timestamp / NANOS;
                 if second
                     .checked_sub(window)
-                    .is_some_and(|after| after < REACH)
+                    .is_some_and(|after| after < MAX_SAMPLE_OFFSET_SECONDS)
                 {
                     let row = timestamp % NANOS * u64::from(ROWS) / NANOS;
                     self.add((second, u8::try_from(row).unwrap_or_default()), value);
@@ -47,7 +47,6 @@ impl Cells {
         }
     }
 
-    /// Adds other cells.
     pub(crate) fn merge(&mut self, other: &Cells) {
         for (at, value) in &other.0 {
             self.add(*at, *value);

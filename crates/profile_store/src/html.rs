@@ -81,7 +81,6 @@ pub fn page(
     ))
 }
 
-/// Hash of a script or a style for the policy.
 fn hash(text: &str) -> String {
     let hash = digest(&SHA256, text.as_bytes());
     format!("sha256-{}", STANDARD.encode(hash))

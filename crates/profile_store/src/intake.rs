@@ -28,7 +28,7 @@ use super::series::{Labeller, Labels, SeriesTable, labels};
 const NANOS: u64 = 1_000_000_000;
 /// Maximum time by which a profile may be ahead of the clock of the store, in seconds. A profile that is further ahead
 /// is stored at its time of arrival: with a wrong clock, it would never expire.
-const AHEAD: u64 = 600;
+const MAX_CLOCK_LEAD_SECONDS: u64 = 600;
 
 /// A profile with its series and its window.
 pub(crate) struct Placed {
@@ -38,7 +38,6 @@ pub(crate) struct Placed {
     pub(crate) profile: Profile,
 }
 
-/// The profiles of a request.
 #[derive(Default)]
 pub(crate) struct Intake {
     pub(crate) placed: Vec<Placed>,
@@ -48,7 +47,6 @@ pub(crate) struct Intake {
     pub(crate) from_the_future: u64,
 }
 
-/// Finds the series and the window of profiles.
 #[derive(Debug)]
 pub(crate) struct SeriesFinder {
     pub(crate) rules: RwLock<Arc<Rules>>,
@@ -105,7 +103,7 @@ impl SeriesFinder {
                     }
                     let time = match profile.header.time / NANOS {
                         0 => arrival,
-                        time if time > arrival.saturating_add(AHEAD) => {
+                        time if time > arrival.saturating_add(MAX_CLOCK_LEAD_SECONDS) => {
                             intake.from_the_future += 1;
                             arrival
                         }
@@ -177,7 +175,6 @@ fn total(profile: &Profile) -> i64 {
     i64::try_from(sum.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or_default()
 }
 
-/// Whether a sample has a link.
 fn has_links(profile: &Profile) -> bool {
     profile
         .samples
@@ -208,7 +205,6 @@ impl Merging {
         }
     }
 
-    /// Adds a request.
     pub(crate) fn add(
         &mut self,
         finder: &SeriesFinder,
@@ -243,7 +239,6 @@ impl Merging {
         Ok(())
     }
 
-    /// Memory of the merged profiles, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let heat: u64 = self.heat.iter().map(Cells::bytes).sum();
         self.merger.bytes() as u64 + heat
@@ -348,7 +343,6 @@ impl Batch {
         Ok((Batch { record, entries }, intake))
     }
 
-    /// Memory of the request and its index, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let heat: u64 = self.entries.iter().map(|entry| entry.heat.bytes()).sum();
         let entries = self.entries.capacity() * size_of::<BatchEntry>();

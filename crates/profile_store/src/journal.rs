@@ -38,21 +38,17 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 struct State {
     gathered: Vec<u8>,
-    /// Number of records appended.
     appended: u64,
-    /// Number of records that are durable.
     durable: u64,
     is_writing: bool,
     failure: Option<String>,
     bytes: u64,
 }
 
-/// A record of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Time of arrival, in nanoseconds since 1970.
     pub(crate) arrival: u64,
-    /// Encoded request.
     pub(crate) request: Bytes,
 }
 
@@ -132,7 +128,6 @@ impl Journal {
         self.lock().appended
     }
 
-    /// Size of the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.lock().bytes
     }

@@ -1,4 +1,4 @@
-//! Questions to a store: labels, totals over time, merged profiles, heat maps.
+//! Queries of a store: labels, totals over time, merged profiles, heat maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use tributary_profiles::dictionary::Link;
 use super::block::Block;
 use super::budget::QueryLimits;
 use super::error::{MAX_STEPS, QueryError};
-use super::heat::{Cells, HeatMap, REACH};
+use super::heat::{Cells, HeatMap, MAX_SAMPLE_OFFSET_SECONDS};
 use super::intake::Batch;
 use super::options::WINDOWS;
 use super::selector::Selector;
@@ -23,7 +23,7 @@ pub(crate) const NANOS: u64 = 1_000_000_000;
 /// encoded bytes and a copy of the dictionary.
 pub(crate) const DECODED: u64 = 6;
 
-/// Series, time and bounds of a question.
+/// Series, time and bounds of a query.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     /// Conditions on the labels.
@@ -31,32 +31,32 @@ pub struct Query {
     /// Times in nanoseconds since 1970. A window belongs to the range if both overlap.
     pub range: Range<u64>,
     /// Spans whose samples are selected; `None` selects all samples.
-    pub spans: Option<Spans>,
+    pub spans: Option<SpanSelection>,
     /// Bounds.
     pub limits: QueryLimits,
 }
 
 /// Selection of samples by the span that was active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spans {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SpanSelection {
     /// All spans of a trace.
     Trace([u8; 16]),
-    /// One span.
-    Span([u8; 8]),
+    /// Spans by their ids.
+    Ids(BTreeSet<[u8; 8]>),
 }
 
-impl Spans {
-    pub(crate) fn has(self, link: Link) -> bool {
+impl SpanSelection {
+    pub(crate) fn has(&self, link: Link) -> bool {
         match self {
-            Spans::Trace(id) => link.trace_id == id,
-            Spans::Span(id) => link.span_id == id,
+            SpanSelection::Trace(id) => link.trace_id == *id,
+            SpanSelection::Ids(ids) => ids.contains(&link.span_id),
         }
     }
 }
 
 /// A series with its totals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Totals {
+pub struct SeriesTotals {
     /// Labels of the series, or of a group of series.
     pub labels: Labels,
     /// Start of a step (in nanoseconds since 1970) and sum of the values, ordered by time. A window counts in the step
@@ -90,7 +90,7 @@ impl Snapshot {
     }
 }
 
-/// Decides by series, each once.
+/// Decisions of a selector, cached for each series.
 pub(crate) struct Matching<'q> {
     selector: &'q Selector,
     known: HashMap<*const Labels, bool, RandomState>,
@@ -104,7 +104,6 @@ impl Matching<'_> {
     }
 }
 
-/// Whether a window overlaps a range.
 pub(crate) fn overlaps(window: u64, len: u64, range: &Range<u64>) -> bool {
     let end = window.saturating_add(len).saturating_mul(NANOS);
     window.saturating_mul(NANOS) < range.end && end > range.start
@@ -196,7 +195,7 @@ impl ProfileStore {
         query: &Query,
         step: Duration,
         by: Option<&[String]>,
-    ) -> Result<Vec<Totals>, QueryError> {
+    ) -> Result<Vec<SeriesTotals>, QueryError> {
         const POINT: u64 = 64;
         let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
         let length = query.range.end.saturating_sub(query.range.start);
@@ -236,7 +235,7 @@ impl ProfileStore {
         if let Some(error) = refused {
             return Err(error);
         }
-        let totals = groups.into_iter().map(|(labels, points)| Totals {
+        let totals = groups.into_iter().map(|(labels, points)| SeriesTotals {
             labels,
             points: points.into_iter().collect(),
         });
@@ -249,7 +248,10 @@ impl ProfileStore {
     /// The query is beyond its limits.
     pub fn heat_map(&self, query: &Query) -> Result<HeatMap, QueryError> {
         // The cells of a window extend beyond its end.
-        let start = query.range.start.saturating_sub(REACH * NANOS);
+        let start = query
+            .range
+            .start
+            .saturating_sub(MAX_SAMPLE_OFFSET_SECONDS * NANOS);
         let range = start..query.range.end;
         let mut memory = self.queries.begin(query.limits);
         let mut cells = Cells::default();

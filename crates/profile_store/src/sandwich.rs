@@ -20,7 +20,8 @@ impl Tree {
         found
     }
 
-    /// Returns the same. Calls `check` with the memory of both trees, in bytes, from time to time.
+    /// Returns the callers and callees of a function. Calls `check` from time to time with the
+    /// memory of both trees, in bytes.
     ///
     /// # Errors
     /// An error of `check` ends the work.

@@ -62,12 +62,10 @@ impl Labels {
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Number of labels.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Memory of the labels, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let text: usize = self.0.iter().map(|(a, b)| a.len() + b.len()).sum();
         let pairs = self.0.len() * size_of::<(String, String)>();
@@ -92,7 +90,6 @@ pub fn label_name(attribute: &str) -> String {
 pub(crate) struct SeriesTable(Mutex<HashSet<Arc<Labels>, RandomState>>);
 
 impl SeriesTable {
-    /// Interns labels.
     pub(crate) fn intern(&self, labels: Labels) -> Arc<Labels> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = table.get(&labels) {
@@ -119,7 +116,6 @@ impl SeriesTable {
 /// Derives labels from resources.
 #[derive(Debug)]
 pub(crate) struct Labeller {
-    /// Attributes with their labels.
     attributes: Vec<(String, String)>,
 }
 
@@ -131,7 +127,6 @@ impl Labeller {
         Labeller { attributes: all }
     }
 
-    /// Returns the labels of a resource.
     pub(crate) fn of_resource(&self, resource: &ResourceProfiles) -> Vec<(String, String)> {
         let attributes = resource
             .resource

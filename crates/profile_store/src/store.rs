@@ -116,7 +116,7 @@ pub struct Stats {
     pub from_the_future: u64,
 }
 
-/// Result of the start.
+/// Result of opening a store: recovered requests and damage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecoveredStore {
     /// Requests read from journals.
@@ -129,7 +129,7 @@ pub struct RecoveredStore {
 
 /// Result of an append that was acknowledged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendOutcome {
     /// Samples left out, because they are older than the retention.
     pub too_old: u64,
 }
@@ -274,7 +274,7 @@ impl ProfileStore {
     ///
     /// # Errors
     /// See [`StoreAppendError`]. No part of the request is visible then.
-    pub fn append(&self, request: Bytes, now: u64) -> Result<Appended, StoreAppendError> {
+    pub fn append(&self, request: Bytes, now: u64) -> Result<AppendOutcome, StoreAppendError> {
         let share = self.options().share();
         let len = request.len() as u64;
         // A window must have room for several requests, so that one flush makes room for the next request.
@@ -289,7 +289,7 @@ impl ProfileStore {
         self.counters.too_old.fetch_add(too_old, Relaxed);
         self.counters.from_the_future.fetch_add(future, Relaxed);
         if batch.entries.is_empty() {
-            return Ok(Appended { too_old });
+            return Ok(AppendOutcome { too_old });
         }
         let bytes = batch.bytes();
         if self.current().has_failed() {
@@ -304,7 +304,7 @@ impl ProfileStore {
         }
         let head = self.current.read().unwrap_or_else(PoisonError::into_inner);
         match head.append(batch) {
-            Ok(()) => Ok(Appended { too_old }),
+            Ok(()) => Ok(AppendOutcome { too_old }),
             Err(error) => {
                 self.reserved.fetch_sub(bytes, Relaxed);
                 Err(StoreAppendError::Disk(error))

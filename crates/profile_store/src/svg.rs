@@ -91,7 +91,6 @@ fn label(view: &FlameView, frame: &FlameFrame) -> String {
     }
 }
 
-/// Describes the values of a frame.
 fn about(view: &FlameView, frame: &FlameFrame, comparison: Option<FlameScales>) -> String {
     let part = |value: i64, total: i64| match total {
         0 => 0.0,

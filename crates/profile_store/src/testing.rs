@@ -72,7 +72,6 @@ impl MemoryDisk {
             .is_some_and(|capacity| used + more > capacity)
     }
 
-    /// Whether a change failed.
     pub(crate) fn has_stopped(&self) -> bool {
         let inner = self.lock();
         inner.stop.is_some_and(|stop| inner.steps > stop)
@@ -120,7 +119,6 @@ impl MemoryDisk {
         self.lock().files.keys().cloned().collect()
     }
 
-    /// Changes the content of a file.
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let content = self.lock().files[name].clone();
         change(&mut content.lock().unwrap().bytes);
@@ -240,7 +238,6 @@ impl Input for Open {
     }
 }
 
-/// Attributes of a resource.
 pub(crate) fn attributes(pairs: &[(&str, &str)]) -> Vec<KeyValue> {
     let attribute = |(key, value): &(&str, &str)| KeyValue {
         key: (*key).to_owned(),

@@ -38,7 +38,6 @@ fn append(store: &ProfileStore, request: Bytes, seconds: u64) {
     store.append(request, seconds * NANOS).unwrap();
 }
 
-/// A query of all times.
 fn query(selector: &str) -> Query {
     Query {
         selector: selector.parse::<Selector>().unwrap(),

@@ -31,11 +31,9 @@ pub struct Tree {
 /// A function called on a path of functions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Node {
-    /// Position of the name.
     pub(crate) name: u32,
     /// Position of the caller; the caller of the root is the root.
     pub(crate) parent: u32,
-    /// Values with callees.
     pub(crate) total: Values,
     /// Values of the function itself.
     pub(crate) own: Values,
@@ -44,7 +42,6 @@ pub(crate) struct Node {
     count: u32,
 }
 
-/// Position of the root.
 pub(crate) const ROOT: usize = 0;
 
 impl Tree {
@@ -123,7 +120,6 @@ impl Tree {
     }
 }
 
-/// Builds a tree.
 #[derive(Debug)]
 pub(crate) struct Builder {
     sample_type: (String, String),
@@ -135,7 +131,7 @@ pub(crate) struct Builder {
 }
 
 /// Names at a location, as shown for profiles with the same patterns of frames to drop.
-struct Place {
+struct LocationNames {
     /// Positions of the names, outermost first.
     names: Vec<u32>,
     cut: Cut,
@@ -162,17 +158,17 @@ impl Builder {
         column: usize,
         mut check: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        const OFTEN: usize = 1024;
+        const NODES_PER_CHECK: usize = 1024;
         let dictionary = &profiles.dictionary;
         let text = |id| dictionary.text(id).to_owned();
         self.sample_type = (text(kind.kind), text(kind.unit));
         for profile in of_type(profiles, kind) {
             // An invalid pattern drops no frames, and the table of functions reports it.
             let mut pruning = Pruning::of(dictionary, profile).unwrap_or_default();
-            let mut places: Vec<Option<Place>> = Vec::new();
+            let mut places: Vec<Option<LocationNames>> = Vec::new();
             let mut path: Vec<(u32, u32)> = Vec::new();
             for (at, (stack, value)) in by_stack(profile).enumerate() {
-                if at % OFTEN == 0 {
+                if at % NODES_PER_CHECK == 0 {
                     check(self.bytes())?;
                 }
                 let stack = dictionary.locations(stack);
@@ -200,7 +196,7 @@ impl Builder {
         dictionary: &Dictionary,
         id: LocationId,
         pruning: &mut Option<Pruning>,
-        places: &mut Vec<Option<Place>>,
+        places: &mut Vec<Option<LocationNames>>,
     ) {
         let at = id.index();
         if at >= places.len() {
@@ -216,10 +212,9 @@ impl Builder {
         };
         let names = line_names(dictionary, id, lines);
         let names = names.rev().map(|name| self.intern(&name)).collect();
-        *place = Some(Place { names, cut });
+        *place = Some(LocationNames { names, cut });
     }
 
-    /// Interns a name.
     pub(crate) fn intern(&mut self, name: &str) -> u32 {
         if let Some(known) = self.by_name.get(name) {
             return *known;
@@ -279,7 +274,6 @@ impl Builder {
         node
     }
 
-    /// Adds to the values of a node.
     pub(crate) fn count(&mut self, node: u32, total: Values, own: Values) {
         if let Some(node) = self.nodes.get_mut(node as usize) {
             node.total = sum(node.total, total);

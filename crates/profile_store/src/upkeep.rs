@@ -21,7 +21,7 @@ use super::store::{ProfileStore, begin_head};
 const NANOS: u64 = 1_000_000_000;
 
 /// Positions of the entries of a series that fall into one window: block and entry.
-type Places = Vec<(usize, usize)>;
+type EntryPositions = Vec<(usize, usize)>;
 
 impl ProfileStore {
     /// Does the due work: flushes an open window of at least 10 seconds, compacts blocks that have reached their age,
@@ -223,7 +223,7 @@ impl ProfileStore {
         level: u8,
         builder: &mut Builder,
     ) -> io::Result<()> {
-        let mut windows: BTreeMap<(&Arc<Labels>, u64), Places> = BTreeMap::new();
+        let mut windows: BTreeMap<(&Arc<Labels>, u64), EntryPositions> = BTreeMap::new();
         let mut readers = Vec::new();
         for (at, block) in group.iter().enumerate() {
             let reader = self.checked(block, block.reader())?;
@@ -304,7 +304,7 @@ impl ProfileStore {
         )
     }
 
-    /// Counts damage; returns errors of the disk.
+    /// Counts damage and returns `None` for it. Returns errors of the disk.
     pub(crate) fn checked<T>(
         &self,
         block: &Block,

@@ -1,8 +1,9 @@
-//! Parts of a call tree that are small enough to draw. Left out parts stay within reach.
+//! Parts of a call tree that are small enough to draw.
 //!
-//! A view has the heaviest nodes below a node. The other children of a drawn node become one frame, which states the
-//! number of omitted nodes. Such a frame has an address: the path of its parent, and the number of heavier children
-//! that are drawn. A view of the address draws the heaviest of the omitted nodes.
+//! A view has the heaviest nodes below a node. The other children of a drawn node become one frame,
+//! which states the number of omitted nodes. Such a frame has an address: the path of its parent,
+//! and the number of heavier children that are drawn. A view of the address draws the heaviest of
+//! the omitted nodes.
 
 use std::cmp::Reverse;
 
@@ -272,11 +273,9 @@ impl Drawing<'_> {
     }
 }
 
-/// A frame to draw.
 enum Open {
     /// A node, and the position of the frame of its caller.
     Node(usize, usize),
-    /// Creates a frame for omitted nodes.
     Elided(FlameFrame),
 }
 

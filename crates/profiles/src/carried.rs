@@ -20,7 +20,6 @@ impl<I: Id> IdMap<I> {
         self.ids.resize(entries, NOT_YET);
     }
 
-    /// Returns the new id of an entry, if it was copied.
     #[inline(always)]
     pub(super) fn get(&self, at: usize) -> Option<I> {
         match self.ids.get(at) {
@@ -29,7 +28,6 @@ impl<I: Id> IdMap<I> {
         }
     }
 
-    /// Records the new id of an entry; ignored if the table has no such entry.
     #[inline]
     pub(super) fn insert(&mut self, at: usize, id: I) {
         if let Some(place) = self.ids.get_mut(at) {

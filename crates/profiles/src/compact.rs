@@ -92,7 +92,7 @@ impl Compactor {
         };
         for mut from in scopes {
             for profile in from.profiles.iter_mut().filter(|_| !self.keeps_samples) {
-                combine(&mut profile.samples, &mut self.saturated);
+                merge_equal_samples(&mut profile.samples, &mut self.saturated);
             }
             let scope = self.groups.scope(resource, &from);
             match self.scopes.get(scope) {
@@ -127,8 +127,7 @@ fn kind(sample: &Sample<'_>) -> SampleKind {
     }
 }
 
-/// Merges samples with equal keys.
-fn combine(samples: &mut Samples, saturated: &mut u64) {
+fn merge_equal_samples(samples: &mut Samples, saturated: &mut u64) {
     let mut kinds = Records::<GroupId, SampleKind>::without_zero();
     let places: Vec<usize> = samples
         .iter()

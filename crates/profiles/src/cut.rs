@@ -7,7 +7,7 @@ use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::entries::Entries;
-use super::identity::{Delivery, EncodedProfile, Identities};
+use super::identity::{DeliveryIdentity, EncodedProfile, Identities};
 use super::join::profiles;
 use super::model::{Header, Profile, Profiles, ResourceProfiles, ScopeProfiles};
 use super::write::Encoder;
@@ -123,7 +123,7 @@ struct Leaf<'p> {
     place: usize,
     atoms: Range<usize>,
     /// Identity of the whole profile, computed for the first part; `None` if the profile has no identity.
-    delivery: OnceCell<Option<Delivery>>,
+    delivery: OnceCell<Option<DeliveryIdentity>>,
 }
 
 impl<'p> Cutter<'p> {
@@ -260,7 +260,7 @@ impl Leaf<'_> {
 
 // Faults in the request were found during decoding.
 impl WholeProfiles<'_> {
-    fn delivery(&mut self, place: usize) -> Option<Delivery> {
+    fn delivery(&mut self, place: usize) -> Option<DeliveryIdentity> {
         #[cfg(test)]
         {
             self.looks += 1;

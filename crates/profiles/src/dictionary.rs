@@ -15,7 +15,7 @@ use super::table::{Lists, Records, Strings};
 
 /// Number of locations per call of [`Dictionary::prefetch`]: enough to overlap cache misses, few enough to stay in the
 /// cache until use.
-pub(super) const AHEAD: usize = 32;
+pub(super) const PREFETCH_DISTANCE: usize = 32;
 
 /// The tables that profiles refer to.
 ///
@@ -190,10 +190,10 @@ impl Dictionary {
     /// Prefetches the entries behind [`likely_location`](Self::likely_location), down to the function's name. Locations
     /// without an address are skipped. Each step runs for all locations before the next step, so that the cache misses
     /// of a step overlap.
-    pub(super) fn prefetch(&self, addresses: &[(MappingId, u64); AHEAD]) {
+    pub(super) fn prefetch(&self, addresses: &[(MappingId, u64); PREFETCH_DISTANCE]) {
         // Arrays instead of one chain of iterators, so that a step completes for all locations before the next step.
         let likely = addresses.map(|(mapping, address)| self.hints.find(mapping, address));
-        let mut lines = [LinesId::default(); AHEAD];
+        let mut lines = [LinesId::default(); PREFETCH_DISTANCE];
         for ((lines, ids), (mapping, address)) in lines.iter_mut().zip(likely).zip(addresses) {
             *lines = self.location_among(ids, *mapping, *address).1.lines;
         }
@@ -288,7 +288,6 @@ impl Dictionary {
         self.stacks.get(id)
     }
 
-    /// Number of entries of each table.
     pub(super) fn sizes(&self) -> Sizes {
         Sizes {
             strings: self.strings.len(),

@@ -25,7 +25,6 @@ pub struct Entries<'r> {
     pub attributes: Vec<&'r [u8]>,
     /// `stack_table`.
     pub stacks: Vec<&'r [u8]>,
-    /// Whether there are unknown fields.
     pub(super) unknown: bool,
 }
 
@@ -207,7 +206,6 @@ impl<'r> Entries<'r> {
     }
 }
 
-/// Iterates over the fields of a message.
 #[inline(always)]
 pub(super) fn fields<'m>(
     message: &'m [u8],
@@ -216,7 +214,6 @@ pub(super) fn fields<'m>(
     Fields::new(message).map(move |field| field.map_err(|_| ProfileFault::Malformed(place)))
 }
 
-/// Reads a message, a string, or bytes.
 #[inline(always)]
 pub(super) fn bytes<'m>(field: Field<'m>, place: &'static str) -> Result<&'m [u8], ProfileFault> {
     field.value.bytes().ok_or(ProfileFault::Malformed(place))
@@ -226,7 +223,6 @@ pub(super) fn text<'m>(field: Field<'m>, place: &'static str) -> Result<&'m str,
     str::from_utf8(bytes(field, place)?).map_err(|_| ProfileFault::Malformed(place))
 }
 
-/// Reads an unsigned integer of 64 bits.
 #[inline(always)]
 pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, ProfileFault> {
     match field.value {
@@ -235,7 +231,6 @@ pub(super) fn number(field: Field<'_>, place: &'static str) -> Result<u64, Profi
     }
 }
 
-/// Reads a signed integer of 64 bits.
 #[inline(always)]
 pub(super) fn signed(field: Field<'_>, place: &'static str) -> Result<i64, ProfileFault> {
     number(field, place).map(u64::cast_signed)
@@ -287,7 +282,6 @@ pub(super) struct SampleReferences {
     pub(super) stack: i32,
     pub(super) attributes: Indices,
     pub(super) link: i32,
-    /// Whether there are unknown fields.
     pub(super) unknown: bool,
 }
 

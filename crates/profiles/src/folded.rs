@@ -56,11 +56,15 @@ pub enum FoldedError {
 /// # Errors
 /// Fails if a line is not a folded stack, or every line has two numbers.
 pub fn read(text: &str) -> Result<Profiles, FoldedError> {
+    totals(text).map(from_stacks)
+}
+
+/// Returns one profile that counts samples, with these stacks and values.
+pub fn from_stacks<'s>(stacks: impl IntoIterator<Item = (&'s str, i64)>) -> Profiles {
     let mut profiles = Profiles::default();
-    let totals = totals(text)?;
     let dictionary = &mut profiles.dictionary;
     let mut samples = Samples::default();
-    for (stack, value) in totals {
+    for (stack, value) in stacks {
         let mut locations = Vec::new();
         let frames = stack.rsplit(';').filter(|_| !stack.is_empty());
         for name in frames {
@@ -93,7 +97,7 @@ pub fn read(text: &str) -> Result<Profiles, FoldedError> {
         }],
         ..ResourceProfiles::default()
     }];
-    Ok(profiles)
+    profiles
 }
 
 /// Returns the sum of each stack, as text: see [`read`].

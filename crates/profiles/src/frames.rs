@@ -59,7 +59,6 @@ impl Selection {
 pub struct Pruning {
     drop: Regex,
     keep: Option<Regex>,
-    /// Results by function name.
     drops: HashMap<StringId, bool, RandomState>,
 }
 

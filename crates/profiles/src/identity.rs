@@ -30,7 +30,7 @@ use tributary_otlp::reader::Value;
 
 /// Identity of a delivered profile, for the detection of duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Delivery {
+pub struct DeliveryIdentity {
     /// Equal for every delivery of the same profile.
     pub key: u128,
     /// Id of the profile: the sender's id, or an id derived from the content.
@@ -65,9 +65,8 @@ pub struct Identities<'e, 'r> {
     timestamps: Vec<u64>,
 }
 
-/// Hash sum of samples.
 #[derive(Debug, Default)]
-struct Sum {
+struct SampleHashSum {
     hash: u128,
     /// Whether samples with timestamps exist, and samples without. A sample without observations is neither.
     dated: bool,
@@ -111,7 +110,7 @@ impl<'e, 'r> Identities<'e, 'r> {
     pub fn delivery(
         &mut self,
         profile: &EncodedProfile<'r>,
-    ) -> Result<Option<Delivery>, ProfileFault> {
+    ) -> Result<Option<DeliveryIdentity>, ProfileFault> {
         let profile_id = match profile.profile_id {
             Some(id) => id,
             None => {
@@ -123,7 +122,7 @@ impl<'e, 'r> Identities<'e, 'r> {
                 joined([profile.header, sum.hash]).max(1).to_be_bytes()
             }
         };
-        Ok(Some(Delivery {
+        Ok(Some(DeliveryIdentity {
             key: key(&profile_id, profile.kind, profile.unit),
             profile_id,
         }))
@@ -278,17 +277,21 @@ impl<'e, 'r> Identities<'e, 'r> {
 
     /// Adds up each sample's value times the hash of its key. The sum ignores the order of samples and whether equal
     /// samples are merged. Each value with a timestamp is a separate summand.
-    fn sum(&mut self, samples: &[&[u8]]) -> Result<Sum, ProfileFault> {
-        let mut sum = Sum::default();
+    fn sum(&mut self, samples: &[&[u8]]) -> Result<SampleHashSum, ProfileFault> {
+        let mut sum = SampleHashSum::default();
         for sample in samples {
             self.sample(sample, &mut sum)?;
         }
         Ok(sum)
     }
 
-    /// Hashes the key of a sample.
     #[inline]
-    fn about(&mut self, stack: i32, attributes: &[i32], link: i32) -> Result<u128, ProfileFault> {
+    fn hash_sample_key(
+        &mut self,
+        stack: i32,
+        attributes: &[i32],
+        link: i32,
+    ) -> Result<u128, ProfileFault> {
         let stack = self.tables.stack(stack)?;
         if attributes.is_empty() && link == 0 {
             return Ok(stack);
@@ -305,7 +308,7 @@ impl<'e, 'r> Identities<'e, 'r> {
         Ok(xxh3_128(&about))
     }
 
-    fn sample(&mut self, from: &[u8], sum: &mut Sum) -> Result<(), ProfileFault> {
+    fn sample(&mut self, from: &[u8], sum: &mut SampleHashSum) -> Result<(), ProfileFault> {
         let SampleReferences {
             stack,
             attributes,
@@ -313,7 +316,7 @@ impl<'e, 'r> Identities<'e, 'r> {
             unknown,
         } = sample(from, &mut self.values, &mut self.timestamps)?;
         self.tables.unknown |= unknown;
-        let about = self.about(stack, &attributes, link)?;
+        let about = self.hash_sample_key(stack, &attributes, link)?;
         if self.timestamps.is_empty() {
             let total: i128 = self.values.iter().copied().map(i128::from).sum();
             let values = total.cast_unsigned().wrapping_mul(about);
@@ -338,7 +341,7 @@ impl<'e, 'r> Identities<'e, 'r> {
     }
 }
 
-/// Returns the key of a [`Delivery`] from the id and the sample type of a profile.
+/// Returns the key of a [`DeliveryIdentity`] from the id and the sample type of a profile.
 pub fn delivery_key(profile_id: &[u8; 16], kind: &[u8], unit: &[u8]) -> u128 {
     key(profile_id, xxh3_128(kind), xxh3_128(unit))
 }

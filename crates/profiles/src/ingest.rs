@@ -9,7 +9,7 @@ use super::entries::{
 };
 use super::fault::ProfileFault;
 use super::model::{Header, Profile, ResourceProfiles, Samples, ScopeProfiles};
-use super::reindex::{CopiedEntries, DictionaryReader};
+use super::reindex::{CopiedEntries, DictionaryCopier};
 use super::relocations::Relocations;
 use crate::entry::SampleKey;
 use tributary_otlp::reader::{Field, Value};
@@ -46,7 +46,7 @@ pub fn ingest(
     let resources = entries.add_request(request)?;
     let mut ingested = Ingested::default();
     let mut reader = Reader {
-        source: DictionaryReader::new(&entries, dictionary, memo, relocations),
+        source: DictionaryCopier::new(&entries, dictionary, memo, relocations),
         unobserved: 0,
         samples: Vec::new(),
         values: Vec::new(),
@@ -98,9 +98,8 @@ impl<M: Message + Default> MergedField<M> {
 }
 
 struct Reader<'s, 'r> {
-    source: DictionaryReader<'s, 'r>,
+    source: DictionaryCopier<'s, 'r>,
     unobserved: usize,
-    /// Encoded samples of the current profile.
     samples: Vec<&'r [u8]>,
     values: Vec<i64>,
     timestamps: Vec<u64>,

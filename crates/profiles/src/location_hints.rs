@@ -20,9 +20,9 @@ impl LocationHints {
     fn set(&self, mapping: MappingId, address: u64) -> usize {
         // Programs are linked to the same address, and locations lie at nearly regular distances. A product keeps such
         // patterns in its low bits; folding its halves together removes the patterns.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
         const FOLD: u64 = 0xa076_1d64_78bd_642f;
-        let key = address.wrapping_add((mapping.index() as u64).wrapping_mul(SPREAD));
+        let key = address.wrapping_add((mapping.index() as u64).wrapping_mul(HASH_MULTIPLIER));
         let product = u128::from(key) * u128::from(FOLD);
         let hash = (product >> 64) as u64 ^ product as u64;
         hash as usize & self.sets.len().wrapping_sub(1)
@@ -57,7 +57,6 @@ impl LocationHints {
         }
     }
 
-    /// Memory of the table, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.sets.capacity() * size_of::<[LocationId; 2]>()
     }

@@ -1,4 +1,4 @@
-//! Merges profiles into one, adding the values of equal samples as pprof does.
+//! Merges profiles into one: adds the values of equal samples, as pprof does.
 
 mod headers;
 
@@ -97,8 +97,8 @@ struct Family {
     columns: Vec<Column>,
 }
 
-/// Most recent sample by stack. The next sample with a stack mostly has the same key, with a value of another type
-/// or time.
+/// Most recent sample by stack. The next sample with the same stack mostly has the same key, and a
+/// value of another type or time.
 #[derive(Debug, Default)]
 struct Recent {
     families: u32,

@@ -1,4 +1,4 @@
-//! Names of attributes with a meaning for this crate: semantic conventions of OpenTelemetry,
+//! Names of attributes that this crate reads or writes: semantic conventions of OpenTelemetry,
 //! `docs/general/profiles.md` and the `pprof` and `process` registries.
 
 /// Runtime of a frame: `native`, `go`, `jvm`, `kernel` and so on; on locations.
@@ -52,3 +52,46 @@ pub fn is_cumulative(sample_type: &str, unit: &str, duration: u64) -> bool {
 
 /// Position of each profile of a scope in pprof's list of sample types; on scopes only.
 pub const SAMPLE_TYPE_ORDER: &str = "pprof.scope.sample_type_order";
+
+/// Name of CPU profiles at backends.
+pub const CPU: &str = "process_cpu";
+/// Name of memory profiles at backends.
+pub const MEMORY: &str = "memory";
+/// Name of profiles of elapsed time at backends.
+pub const WALL: &str = "wall";
+/// Name of profiles of waiting for mutexes.
+pub const MUTEX: &str = "mutex";
+/// Name of profiles of blocking operations.
+pub const BLOCK: &str = "block";
+
+/// Returns the name under which backends such as Parca and Pyroscope show a profile with this name at its source. The
+/// backends' own scrapers and agents set these names.
+pub fn at_backends(profile: &str) -> &str {
+    match profile {
+        "cpu" | "profile" => CPU,
+        "heap" => MEMORY,
+        profile => profile,
+    }
+}
+
+/// Returns the name at backends of a profile without a name, by its sample types, with the rules of Pyroscope's server.
+/// If no sample type is well known, this is the name of the last one, which pprof shows; empty if all are.
+pub fn by_sample_types<'t>(types: impl Iterator<Item = &'t str> + Clone) -> &'t str {
+    if types.clone().any(|kind| kind == WALL) {
+        return WALL;
+    }
+    let mut last = "";
+    for kind in types {
+        let has = |part| kind.contains(part);
+        match kind {
+            "" => {}
+            _ if has("cpu") => return CPU,
+            "space" | "objects" => return MEMORY,
+            _ if has("alloc_") || has("inuse_") => return MEMORY,
+            _ if has("mutex_") => return MUTEX,
+            _ if has("block_") => return BLOCK,
+            kind => last = kind,
+        }
+    }
+    last
+}

@@ -1,8 +1,8 @@
 //! Adds names to locations of an encoded request. Only the dictionary is read and edited; samples are copied
 //! unread.
 //!
-//! [`Unnamed`] finds locations with an address but no lines, by binary and mapping. [`ReturnAddresses`] tells which of
-//! these locations have a return address. [`Naming`] takes functions and lines for locations and writes the request
+//! [`UnsymbolizedLocations`] finds locations with an address but no lines, by binary and mapping. [`ReturnAddresses`] tells which of
+//! these locations have a return address. [`RequestSymbolizer`] takes functions and lines for locations and writes the request
 //! with them. Existing strings and functions are reused, and new ones are appended to their tables, so no index
 //! changes. Addresses and mappings stay unchanged.
 
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 pub use self::callers::ReturnAddresses;
-pub use self::unnamed::{Unnamed, UnnamedBinary, UnnamedMapping};
+pub use self::unnamed::{UnsymbolizedBinary, UnsymbolizedLocations, UnsymbolizedMapping};
 
 use self::flags::{Attributes, Flags};
 use self::strings::{Functions, Strings};
@@ -41,7 +41,7 @@ pub struct NamedFunction<'n> {
     pub start_line: u32,
 }
 
-/// Index of a [`NamedFunction`] in the function table of a [`Naming`].
+/// Index of a [`NamedFunction`] in the function table of a [`RequestSymbolizer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FunctionIndex {
     index: u64,
@@ -61,7 +61,7 @@ pub struct NamedLine {
 }
 
 /// Collects names for locations of a request and writes the request with them.
-pub struct Naming<'r> {
+pub struct RequestSymbolizer<'r> {
     request: &'r [u8],
     attributes: Attributes,
     strings: Strings<'r>,
@@ -80,14 +80,14 @@ pub struct Naming<'r> {
 /// Approximate size of a function in a request, in bytes.
 const FUNCTION_BYTES: usize = 20;
 
-impl<'r> Naming<'r> {
-    /// Prepares to name locations of a request that [`Unnamed`] has read.
+impl<'r> RequestSymbolizer<'r> {
+    /// Prepares to name locations of a request that [`UnsymbolizedLocations`] has read.
     ///
     /// # Errors
     /// Fails if the bytes are not a request.
     pub fn new(request: &'r [u8]) -> Result<Self, ProfileFault> {
         let mut entries = unnamed::entries(request)?;
-        Ok(Naming {
+        Ok(RequestSymbolizer {
             request,
             attributes: Attributes::read(&entries),
             strings: Strings::new(std::mem::take(&mut entries.strings)),
@@ -132,7 +132,7 @@ impl<'r> Naming<'r> {
     /// neither a name nor a file are left out. Returns false if no frame remains.
     pub fn name(
         &mut self,
-        mapping: &UnnamedMapping,
+        mapping: &UnsymbolizedMapping,
         location: usize,
         frames: impl IntoIterator<Item = NamedLine>,
     ) -> bool {

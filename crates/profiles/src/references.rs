@@ -1,8 +1,8 @@
-//! Resolves references from attributes into the dictionary's strings (since OTLP 1.10): keys by `key_strindex`,
-//! string values by `string_value_strindex`.
+//! Resolves references from attributes into the dictionary's strings (since OTLP 1.10): keys by
+//! `key_strindex`, string values by `string_value_strindex`.
 //!
-//! References are resolved when a message is read. Many readers do not support references, and after merging the
-//! references would point into the wrong dictionary.
+//! References are resolved when a message is read, because many readers do not support references,
+//! and after a merge the references would point into the wrong dictionary.
 
 use std::borrow::Cow;
 

@@ -40,7 +40,7 @@ pub struct CopiedEntries {
 
 /// The dictionary of a request, being copied into another dictionary.
 #[derive(Debug)]
-pub struct DictionaryReader<'s, 'r> {
+pub struct DictionaryCopier<'s, 'r> {
     entries: &'s Entries<'r>,
     into: &'s mut Dictionary,
     memo: &'s mut CopiedEntries,
@@ -50,7 +50,7 @@ pub struct DictionaryReader<'s, 'r> {
     pub(super) unknown: bool,
 }
 
-impl<'s, 'r> DictionaryReader<'s, 'r> {
+impl<'s, 'r> DictionaryCopier<'s, 'r> {
     /// Copies entries into `into`. Addresses are shifted if there are `relocations`.
     pub fn new(
         entries: &'s Entries<'r>,
@@ -68,7 +68,7 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         memo.prefetched = 0;
         memo.links.reset(entries.links.len());
         memo.stacks.reset(entries.stacks.len());
-        DictionaryReader {
+        DictionaryCopier {
             entries,
             into,
             memo,
@@ -251,7 +251,6 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         self.likely_function(index, FunctionId::default())
     }
 
-    /// Copies a function that probably equals `likely`.
     fn likely_function(
         &mut self,
         index: i32,

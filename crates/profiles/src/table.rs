@@ -52,10 +52,9 @@ impl Index {
         found.map(|slot| slot.entry)
     }
 
-    /// Adds a new entry.
     #[inline(never)]
     fn add(&mut self, hash: u32, next: usize) -> u32 {
-        // Memory is exhausted long before: 2^32 entries take at least 48 GiB.
+        // Memory is exhausted before this limit: 2^32 entries take at least 48 GiB.
         let entry = u32::try_from(next).unwrap_or(u32::MAX);
         let slot = Slot { hash, entry };
         self.slots

@@ -151,7 +151,6 @@ fn value(entropy: &mut Entropy<'_>, strings: usize) -> Value {
     }
 }
 
-/// Returns indices of attributes with distinct keys.
 fn attributes(entropy: &mut Entropy<'_>, tables: &proto::ProfilesDictionary) -> Vec<i32> {
     let mut list: Vec<i32> = Vec::new();
     let key = |index: i32| {

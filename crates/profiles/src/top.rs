@@ -227,7 +227,6 @@ fn by_stack(profile: &Profile, total: &mut i64) -> Vec<(StackId, i128)> {
     stacks
 }
 
-/// Adds two numbers, saturating.
 fn sum(a: i64, b: i128) -> i64 {
     let sum = i128::from(a) + b;
     let bounded = sum.clamp(i64::MIN.into(), i64::MAX.into());

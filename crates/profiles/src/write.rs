@@ -112,7 +112,6 @@ impl<'d> Writer<'d> {
         }
     }
 
-    /// Resets the state for the next request.
     fn reset(&mut self) {
         for (table, number) in self.tables.iter_mut().zip(1..) {
             table.clear();

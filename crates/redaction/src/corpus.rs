@@ -66,7 +66,6 @@ fn labelled(line: &str) -> (bool, String) {
     (label == "+", text.replace('\u{0}', "\\"))
 }
 
-/// The texts of the held-out corpus, with their detectors.
 fn held_out() -> Vec<(Detector, bool, String)> {
     let lines = std::fs::read_to_string(repository("tests/held_out.txt")).unwrap();
     let read = |line: &str| {

@@ -6,11 +6,11 @@ use super::detect::{credentials, run};
 use super::find;
 
 /// Minimum size of decoded base64: 12 bytes, one byte more than the shortest address.
-const SHORTEST: usize = 12;
+const MIN_DECODED_LENGTH: usize = 12;
 
 /// Calls `found` with each run that decodes to a text, and with the decoded text.
 pub(super) fn decoded(text: &str, mut found: impl FnMut(Range<usize>, &str)) {
-    if text.len() >= SHORTEST {
+    if text.len() >= MIN_DECODED_LENGTH {
         base64(text.as_bytes(), &mut found);
     }
 }
@@ -25,7 +25,7 @@ fn base64(text: &[u8], found: &mut impl FnMut(Range<usize>, &str)) {
             lines.decode(text, found);
             lines.begin(start, token);
         }
-        if token.len() < SHORTEST {
+        if token.len() < MIN_DECODED_LENGTH {
             return;
         }
         base64_token(text, start, token, found);
@@ -139,7 +139,7 @@ fn base64_token(
     token: &[u8],
     found: &mut impl FnMut(Range<usize>, &str),
 ) {
-    if token.len() < SHORTEST {
+    if token.len() < MIN_DECODED_LENGTH {
         return;
     }
     let mut short = [0; 96];
@@ -171,7 +171,7 @@ fn is_readable(plain: &[u8]) -> bool {
     let mut length = 0;
     let long = plain.iter().any(|byte| {
         length = if shown(byte) { length + 1 } else { 0 };
-        length == find::SHORTEST
+        length == find::MIN_TEXT_LENGTH
     });
     long || std::str::from_utf8(plain).is_ok_and(|text| !text.chars().any(char::is_control))
 }

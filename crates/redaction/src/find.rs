@@ -12,7 +12,7 @@ use super::detect::{before, byte};
 use super::masks::{self, Masks, WINDOW};
 
 /// Minimum length of a text with a hit: `a@b.co`.
-pub(super) const SHORTEST: usize = 6;
+pub(super) const MIN_TEXT_LENGTH: usize = 6;
 
 /// Maximum length of an address with its port, and the dash after it: `255.255.255.255:65535-`.
 const ADDRESS: usize = 22;
@@ -84,7 +84,7 @@ fn bits(from: usize, to: usize) -> u64 {
     reason = "only after a look at the processor is the code for its newer instructions called"
 )]
 pub(super) fn nothing(enabled: Enabled, text: &[u8]) -> bool {
-    if text.len() < SHORTEST || enabled.detectors == 0 {
+    if text.len() < MIN_TEXT_LENGTH || enabled.detectors == 0 {
         return text.is_ascii();
     }
     #[cfg(target_arch = "x86_64")]
@@ -115,7 +115,7 @@ fn nothing_by(masks: impl Fn(&[u8]) -> Masks, enabled: Enabled, text: &[u8]) -> 
     reason = "only after a look at the processor is the code for its newer instructions called"
 )]
 pub(super) fn find(enabled: Enabled, text: &[u8], found: &mut AllFound) {
-    if text.len() < SHORTEST || enabled.detectors == 0 {
+    if text.len() < MIN_TEXT_LENGTH || enabled.detectors == 0 {
         return;
     }
     #[cfg(target_arch = "x86_64")]
@@ -527,7 +527,7 @@ mod tests {
     #[allow(unsafe_code, reason = "what the processor cannot do is left out")]
     fn compare(text: &str) {
         let text = text.as_bytes();
-        let expected = match text.len() < SHORTEST {
+        let expected = match text.len() < MIN_TEXT_LENGTH {
             true => Vec::new(),
             false => find_everywhere(text),
         };
@@ -548,7 +548,7 @@ mod tests {
         find(all(), text, &mut by_default);
         assert!(has_no_anchors(&by_default) || !nothing(all(), text));
         check("find", by_default);
-        if text.len() >= SHORTEST {
+        if text.len() >= MIN_TEXT_LENGTH {
             let mut narrow = AllFound::new();
             find_by(Masks::of, all(), text, &mut narrow);
             assert!(has_no_anchors(&narrow) || !nothing_by(Masks::of, all(), text));

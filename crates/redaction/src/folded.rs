@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// Printable ASCII from `!` to `~`. Full-width forms have the same order (Unicode, U+FF01 to U+FF5E).
-const SHOWN: &str = "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
+const PRINTABLE: &str = "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~";
 
 /// A folded text with the origin of its parts.
 #[derive(Debug, Default)]
@@ -152,7 +152,7 @@ fn ascii(character: char) -> Option<&'static str> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {
             let at = (u32::from(character) - 0xff01) as usize;
-            SHOWN.get(at..=at)?
+            PRINTABLE.get(at..=at)?
         }
         '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => " ",
         '\u{2010}'..='\u{2015}' | '\u{2212}' => "-",

@@ -12,7 +12,7 @@ use tributary_config::re2;
 /// starts another search. Patterns such as `.*x|.` then read the rest of the text again each time (documentation of the
 /// crate `regex`, "Iterating over matches"). The limit amounts to 4096 matches in a text of 1 MiB, which takes some
 /// seconds.
-const SEARCHED: usize = 1 << 32;
+const MAX_SEARCHED_BYTES: usize = 1 << 32;
 
 /// A regular expression in RE2 syntax (<https://github.com/google/re2/wiki/Syntax>). Testing for a match takes time
 /// linear in the text for every pattern. Finding all matches takes bounded time; a longer search is an error.
@@ -37,7 +37,7 @@ impl Pattern {
         Ok(Pattern {
             regex,
             group: named.unwrap_or(0),
-            searched: SEARCHED,
+            searched: MAX_SEARCHED_BYTES,
         })
     }
 

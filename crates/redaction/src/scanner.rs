@@ -5,7 +5,7 @@ use std::fmt;
 use super::canonical::canonical;
 use super::catalogue::{Detector, DetectorId, Hits};
 use super::detect::{luhn, mod97};
-use super::find::{self, AllFound, Enabled, SHORTEST};
+use super::find::{self, AllFound, Enabled, MIN_TEXT_LENGTH};
 use super::folded::{self, Folded};
 use super::marks::{Hashers, Hit, MASK, Treatment, label, marks, merge};
 use super::pattern::{Pattern, PatternSet};
@@ -181,7 +181,7 @@ impl Scanner {
         {
             self.find_folded(&folded, &mut hits)?;
         }
-        if self.decode && text.len() >= SHORTEST {
+        if self.decode && text.len() >= MIN_TEXT_LENGTH {
             if let Some(folded) = folded::unescaped(text) {
                 self.find_folded(&folded, &mut hits)?;
             }

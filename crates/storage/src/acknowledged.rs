@@ -23,7 +23,6 @@ impl Acknowledged {
         set
     }
 
-    /// Returns the lowest number that is not in the set.
     pub(super) fn watermark(&self) -> u64 {
         self.watermark
     }
@@ -33,14 +32,12 @@ impl Acknowledged {
         self.above.iter().map(|(first, end)| (*first, *end))
     }
 
-    /// Returns the number after the largest number in the set.
     pub(super) fn end(&self) -> u64 {
         self.above
             .last_key_value()
             .map_or(self.watermark, |(_, end)| *end)
     }
 
-    /// Whether the number is in the set.
     pub(super) fn contains(&self, sequence: u64) -> bool {
         self.next_absent(sequence) != sequence
     }

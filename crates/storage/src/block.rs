@@ -21,12 +21,10 @@ pub(super) struct Block {
 
 #[derive(Debug)]
 enum Payload {
-    /// The headers of the records.
     Raw(Vec<[u8; RECORD_HEADER]>),
     Compressed(Vec<u8>),
 }
 
-/// Error if a payload is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Damaged;
 
@@ -65,7 +63,6 @@ impl Block {
         }
     }
 
-    /// Returns the bytes of the block, in order.
     pub(super) fn slices(&self) -> impl Iterator<Item = IoSlice<'_>> {
         let (heads, compressed): (&[_], &[u8]) = match &self.payload {
             Payload::Raw(heads) => (heads, &[]),

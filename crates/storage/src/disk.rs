@@ -15,16 +15,13 @@ pub(super) trait Disk: fmt::Debug + Send + Sync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
     /// Opens an existing file to overwrite it from its beginning.
     fn reuse(&self, path: &Path) -> io::Result<Box<dyn Output>>;
-    /// Makes the creation and removal of files in a directory durable.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
-    /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Gives a file another name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Truncates a file that has no writer any more, and makes that durable.
     fn cut(&self, path: &Path, len: u64) -> io::Result<()>;
-    /// Replaces a file atomically. Later replacements reuse the disk space of earlier ones, unless the content is
-    /// longer than before.
+    /// Replaces a file atomically. Later replacements reuse the disk space of earlier ones, unless
+    /// the content grows.
     fn replace(&self, path: &Path, content: &[u8], durable: bool) -> io::Result<()>;
 }
 
@@ -33,18 +30,17 @@ pub(super) trait Output: fmt::Debug + Send {
     /// Writes all slices in order. After an error, the file may contain any part of them, so the caller has to truncate
     /// the file.
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> io::Result<()>;
-    /// Forces the written data to disk.
     fn sync(&mut self) -> io::Result<()>;
     /// Discards the data behind `len`. The next write continues there.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
-    /// Returns false if the file was removed. Later writes to a removed file are lost when it is closed.
+    /// Returns false if the file was removed. Data written to a removed file is lost when the file
+    /// is closed.
     fn has_name(&self) -> io::Result<bool>;
 }
 
 /// The local file system.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// Permissions of new files.
     pub(super) mode: u32,
 }
 
@@ -91,7 +87,7 @@ impl Disk for Local {
             .truncate(false)
             .mode(self.mode);
         let mut file = options.open(beside)?;
-        // Keeps the owner regardless of the current user: a queue that root drains still belongs to the user of the
+        // Keeps the owner: after root drains a queue, the queue still belongs to the user of the
         // collector.
         let owner = std::fs::metadata(path).or_else(|_| match path.parent() {
             Some(directory) => std::fs::metadata(directory),
@@ -105,8 +101,8 @@ impl Disk for Local {
         if durable {
             file.sync_all()?;
         }
-        // Swaps the files, so that the old file keeps its disk space for next time. On a full disk no other space may
-        // exist.
+        // Swaps the files, so that the old file keeps its disk space for the next call. A full disk
+        // has no other space.
         if renameat_with(CWD, beside, CWD, path, RenameFlags::EXCHANGE).is_err() {
             // The old file does not exist, or the file system does not support the swap.
             std::fs::rename(beside, path)?;
@@ -121,7 +117,6 @@ impl Disk for Local {
 /// Maximum number of slices per system call (`IOV_MAX`).
 const MAX_SLICES: usize = 1024;
 
-/// A file with its write offset.
 #[derive(Debug)]
 struct Sequential {
     file: File,

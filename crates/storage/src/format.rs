@@ -13,17 +13,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// First bytes of a segment.
 const MAGIC: [u8; 8] = *b"TRIBUTRY";
-/// Version of the whole format.
 pub(super) const VERSION: u32 = 2;
-/// Size of a segment's header, in bytes.
 pub(super) const SEGMENT_HEADER: usize = 48;
-/// Size of a block's header, in bytes.
 pub(super) const BLOCK_HEADER: usize = 56;
 /// Size of the header in front of a record's content, in bytes.
 pub(super) const RECORD_HEADER: usize = 8;
-/// Maximum size of a record, in bytes. The request limits of all receivers are lower.
+/// Maximum size of a record, in bytes: above the request limits of all receivers.
 pub(super) const MAX_RECORD_BYTES: usize = 1 << 30;
 
 /// First bytes of each block of a segment.
@@ -37,27 +33,24 @@ pub(super) fn marker_of(log: Marker, segment: u64) -> Marker {
     log.wrapping_add(segment.wrapping_mul(STEP)).to_le_bytes()
 }
 
-/// Header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
-    /// Marker of the log.
     pub(super) marker: Marker,
     /// Sequence number of the first record.
     pub(super) first: u64,
-    /// Number after the last acknowledged append before this segment. Records of earlier segments from this number on
-    /// were refused or are repeated in this segment. Numbers between `follows` and `first` are unused.
+    /// Number after the last acknowledged append before this segment. Records of earlier segments
+    /// from this number on were refused or are repeated in this segment. The numbers from `follows`
+    /// to `first` are unused.
     pub(super) follows: u64,
     /// Previous length of the file. Data behind the last block, up to this offset, belongs to an earlier segment.
     pub(super) reused: u64,
 }
 
-/// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BlockHeader {
     /// Sequence number of the first record. The numbers of the other records follow without gaps.
     pub(super) first: u64,
     pub(super) records: u32,
-    /// Items of all records.
     pub(super) items: u64,
     /// Time of writing, in milliseconds since 1970.
     pub(super) written: u64,
@@ -70,7 +63,6 @@ pub(super) struct BlockHeader {
     pub(super) payload_crc: u32,
 }
 
-/// Encoding of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codec {
     Raw = 0,
@@ -180,7 +172,6 @@ impl BlockHeader {
         self.first.saturating_add(self.records.into())
     }
 
-    /// Returns the size of the block in bytes, including the header.
     pub(super) fn len(&self) -> u64 {
         BLOCK_HEADER as u64 + u64::from(self.stored)
     }

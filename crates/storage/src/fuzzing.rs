@@ -12,12 +12,11 @@ use super::position::Position;
 use super::scan::{Found, Scan};
 use super::{NewRecord, recovery};
 
-/// First bytes of all blocks in fuzz input.
 const MARKER: Marker = *b"a marker";
 
 /// A block or a damaged range found in a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct SegmentRange {
     /// Offset behind the segment's header.
     pub at: usize,
     /// Size in bytes.
@@ -47,7 +46,7 @@ pub fn blocks(records: &[&[u8]], compress: bool) -> Vec<u8> {
 ///
 /// # Errors
 /// The system has no memory for the file.
-pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
+pub fn read(blocks: &[u8]) -> io::Result<Vec<SegmentRange>> {
     let mut file = File::from(memfd_create("segment", MemfdFlags::CLOEXEC)?);
     file.write_all(&[0; SEGMENT_HEADER])?;
     file.write_all(blocks)?;
@@ -55,7 +54,7 @@ pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     while let Some(found) = scan.next()? {
         pieces.push(match found {
-            Found::Damaged(damage) => Piece {
+            Found::Damaged(damage) => SegmentRange {
                 at: damage.at as usize - SEGMENT_HEADER,
                 bytes: damage.bytes as usize,
                 records: None,
@@ -65,7 +64,7 @@ pub fn read(blocks: &[u8]) -> io::Result<Vec<Piece>> {
                 let none = Default::default();
                 recovery::waiting(&header, stored, &none);
                 let records = block::records(&header, &raw);
-                Piece {
+                SegmentRange {
                     at: at as usize - SEGMENT_HEADER,
                     bytes: header.len() as usize,
                     records: Some(records.map(|(number, _, data)| (number, data)).collect()),

@@ -11,9 +11,9 @@ use super::lock::Lock;
 use super::recovery::{Plan, Recovered, recover};
 use super::scan::{Found, Scan};
 
-/// Contents of a log's directory.
+/// LogContents of a log's directory.
 #[derive(Debug, Clone)]
-pub struct Contents {
+pub struct LogContents {
     /// Unacknowledged records, damage and bytes.
     pub found: Recovered,
     /// Number of segment files.
@@ -23,7 +23,7 @@ pub struct Contents {
 }
 
 /// The backlog of a log.
-pub struct Waiting {
+pub struct Backlog {
     /// Damage and counts.
     pub found: Recovered,
     /// Items and content of each record, in order.
@@ -34,9 +34,9 @@ pub struct Waiting {
 ///
 /// # Errors
 /// The files cannot be read.
-pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
+pub fn inspect(directory: &Path) -> Result<LogContents, OpenError> {
     let plan = recover(directory, None)?;
-    Ok(Contents {
+    Ok(LogContents {
         segments: plan.segments.len(),
         found: plan.recovered,
         in_use: Lock::is_taken(directory),
@@ -47,7 +47,7 @@ pub fn inspect(directory: &Path) -> Result<Contents, OpenError> {
 ///
 /// # Errors
 /// The files cannot be read.
-pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
+pub fn backlog(directory: &Path) -> Result<Backlog, OpenError> {
     let plan = recover(directory, None)?;
     let directory: PathBuf = directory.to_owned();
     let segments: Vec<_> = plan.segments.iter().cloned().collect();
@@ -108,7 +108,7 @@ pub fn reader(directory: &Path) -> Result<Waiting, OpenError> {
         };
         records.into_iter().chain(error)
     });
-    Ok(Waiting {
+    Ok(Backlog {
         found: recovered,
         records: Box::new(records),
     })

@@ -27,18 +27,18 @@
 //! # Example
 //!
 //! ```
-//! use tributary_storage::{Logs, NewRecord, Next, Options, StorageMetrics};
+//! use tributary_storage::{LogRegistry, NewRecord, ReadResult, Options, StorageMetrics};
 //!
 //! # let directory = tempfile::tempdir()?;
 //! # let directory = directory.path();
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
-//! let logs = Logs::default();
+//! let logs = LogRegistry::default();
 //! let (lease, _) = logs.open(directory, &Options::default(), StorageMetrics::new(&[]))?;
-//! lease.take_over();
+//! lease.become_reader();
 //! let record = NewRecord { parts: vec!["spans".into()], items: 1, ..NewRecord::default() };
 //! lease.log().append(record).await?;
 //! // The record is on disk, and is handed out until it is acknowledged.
-//! let Next::Records(records) = lease.next(1 << 20, true)? else { panic!("a record waits") };
+//! let ReadResult::Records(records) = lease.next(1 << 20, true)? else { panic!("a record waits") };
 //! for record in records {
 //!     assert_eq!(record.parts.concat(), b"spans");
 //!     lease.log().acknowledge(record.sequence, record.items);
@@ -52,7 +52,7 @@
 //!
 //! # Where to start reading
 //!
-//! [`Logs::open`] opens a log and returns a [`Lease`], through which an exporter reads. `writer` is the writer thread,
+//! [`LogRegistry::open`] opens a log and returns a [`Lease`], through which an exporter reads. `writer` is the writer thread,
 //! `read` the reader, `recovery` the start after a crash, and [`inspect()`] the read-only view for operators.
 
 mod acknowledged;
@@ -90,14 +90,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-pub use inspect::{Contents, Waiting, inspect, reader};
+pub use inspect::{Backlog, LogContents, backlog, inspect};
 pub use lock::Lock;
 pub use log::Log;
 pub use metrics::StorageMetrics;
 pub use queues::{QueueName, Storage, has_dead_letters, list, unused};
-pub use record::{Next, Place, Record};
+pub use record::{ReadResult, Record, RecordLocation};
 pub use recovery::Recovered;
-pub use registry::{Lease, Logs};
+pub use registry::{Lease, LogRegistry};
 use tributary_memory::Permits;
 
 /// Settings of a log.
@@ -110,8 +110,8 @@ pub struct Options {
     pub compress: bool,
     /// Size in bytes at which a new segment begins.
     pub segment_bytes: u64,
-    /// The same size for `fsync: always` and a segment that fills up in less than a second, if this value is larger. A
-    /// new segment costs several fsyncs.
+    /// Value of `segment_bytes` for `fsync: always` and a segment that fills up in less than a
+    /// second, if this value is larger. A new segment costs several fsyncs.
     pub busy_segment_bytes: u64,
     /// Maximum wait for the lock while another process holds it.
     pub lock_timeout: Duration,
@@ -161,7 +161,6 @@ impl NewRecord {
         self.parts.iter().map(Bytes::len).sum()
     }
 
-    /// Returns the approximate memory use in bytes.
     fn bytes_in_memory(&self) -> usize {
         /// Size of the lists of parts, and of the first part, which is created for the record.
         const BESIDE_CONTENT: usize = 256;

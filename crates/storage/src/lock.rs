@@ -14,10 +14,10 @@ use super::OpenError;
 /// Name of the lock file in the log's directory. The file is never removed: two processes could lock a removed file and
 /// its successor.
 pub(super) const NAME: &str = "lock";
-/// Polling interval while another process holds the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The lock of a directory that only one process uses. The kernel releases it when the process ends, even after a crash.
+/// The lock of a directory that only one process uses. The kernel releases the lock when the
+/// process ends, even after a crash.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,

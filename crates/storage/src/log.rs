@@ -15,7 +15,7 @@ use super::format::{BLOCK_HEADER, MAX_RECORD_BYTES, RECORD_HEADER, segment_numbe
 use super::lock::Lock;
 use super::read::Reader;
 use super::recent::Recent;
-use super::record::{Next, Place, Record};
+use super::record::{ReadResult, Record, RecordLocation};
 use super::recovery::{Recovered, recover};
 use super::shared::{Append, Shared, State};
 use super::writer::Writer;
@@ -30,7 +30,6 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log in an existing directory.
     pub(super) fn open(
         directory: &Path,
         options: Options,
@@ -50,7 +49,7 @@ impl Log {
         let segment_bytes = options.segment_bytes;
         let known = recovered.damaged.iter().filter_map(|(path, at, _)| {
             let name = path.file_name()?.to_str()?;
-            Some(Place {
+            Some(RecordLocation {
                 segment: segment_number(name)?,
                 at: *at,
             })
@@ -129,7 +128,7 @@ impl Log {
     }
 
     /// Acknowledges a record, so that it is not handed out again. Call it once for each record that was handed out and
-    /// not returned by `give_back`.
+    /// not returned by `requeue`.
     pub fn acknowledge(&self, sequence: u64, items: usize) {
         let mut state = self.shared.lock();
         if !state.segments.acknowledge(sequence, items as u64) {
@@ -149,7 +148,7 @@ impl Log {
     ///
     /// # Errors
     /// Files cannot be read. Damaged content is not an error.
-    pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<Next> {
+    pub(super) fn next(&self, lease: u64, most: usize, from_disk: bool) -> io::Result<ReadResult> {
         self.shared.next(&self.reader, lease, most, from_disk)
     }
 
@@ -157,13 +156,13 @@ impl Log {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
-        self.shared.reread(sequence, place)
+    pub fn reread(&self, sequence: u64, location: RecordLocation) -> io::Result<Option<Record>> {
+        self.shared.reread(sequence, location)
     }
 
     /// Returns a record to the log, which hands it out again.
-    pub fn give_back(&self, sequence: u64, place: Place) {
-        self.shared.lock().again.insert(sequence, place);
+    pub fn requeue(&self, sequence: u64, location: RecordLocation) {
+        self.shared.lock().again.insert(sequence, location);
         self.shared.readable.notify_waiters();
     }
 
@@ -189,13 +188,11 @@ impl Log {
         state.room_wanted || state.segments.has_spare() || state.segments.is_freeing()
     }
 
-    /// Returns the number of appends that the writer has not started.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.shared.lock().waiting.len()
     }
 
-    /// Whether the writer has no work.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {
         self.shared.lock().is_idle
@@ -240,12 +237,12 @@ impl Log {
     }
 
     /// Wakes all tasks that wait for room, so that they check again.
-    pub fn room_given_back(&self) {
+    pub fn notify_room(&self) {
         self.shared.freed.notify_waiters();
     }
 
     /// Makes `lease` the only reader, with its options.
-    pub(super) fn hand_over_to(&self, lease: u64, options: Options) {
+    pub(super) fn set_reader(&self, lease: u64, options: Options) {
         let mut state = self.shared.lock();
         state.lease = lease;
         state.options = options;
@@ -272,7 +269,7 @@ impl Log {
     }
 }
 
-/// Logs problems found at the start. This happens for every opener, and before a write that erases the evidence.
+/// Every opener logs these problems, before a write erases the evidence.
 fn report(directory: &Path, found: &Recovered) {
     let directory = directory.display();
     for (file, offset, bytes) in &found.damaged {

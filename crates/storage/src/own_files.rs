@@ -35,10 +35,11 @@ pub fn create_directories(path: &Path, mode: u32) -> io::Result<()> {
     check(path)
 }
 
-/// Checks that no part of a path belongs to another user and is in a shared directory. Missing parts are not an error.
+/// Checks that no part of a path is in a shared directory and belongs to another user. Missing
+/// parts are not an error.
 ///
 /// # Errors
-/// Fails if a part does, or if a directory cannot be read.
+/// Fails if another user owns a part, or if a directory cannot be read.
 pub fn check(path: &Path) -> io::Result<()> {
     check_as(geteuid().as_raw(), path)
 }
@@ -137,7 +138,6 @@ mod tests {
 
     use super::*;
 
-    /// A directory in which every user may create files.
     fn shared() -> TempDir {
         let directory = TempDir::new().unwrap();
         fs::set_permissions(directory.path(), Permissions::from_mode(0o1777)).unwrap();

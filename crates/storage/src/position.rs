@@ -7,15 +7,12 @@ use super::acknowledged::Acknowledged;
 use super::disk::Disk;
 use super::format::{Marker, VERSION, crc, take};
 
-/// Name of the file in the log's directory.
 pub(super) const NAME: &str = "position";
 
-/// First bytes of the file.
 const MAGIC: [u8; 8] = *b"TRIBUPOS";
 /// Maximum size of the file, in bytes: a million ranges.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Content of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) marker: Marker,
@@ -37,7 +34,6 @@ impl Position {
         Ok(Some(Self::decode(&bytes)))
     }
 
-    /// Replaces the file of the directory.
     pub(super) fn save(&self, disk: &dyn Disk, directory: &Path, durable: bool) -> io::Result<()> {
         disk.replace(&directory.join(NAME), &self.encode(), durable)
     }

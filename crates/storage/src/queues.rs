@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::lock::Lock;
-use super::{Lease, Logs, OpenError, Options, Recovered};
+use super::{Lease, LogRegistry, OpenError, Options, Recovered};
 use crate::metrics::StorageMetrics;
 use tributary_config::ComponentId;
 use tributary_otlp::Signal;
@@ -38,10 +38,10 @@ impl Storage {
     /// the recovered data, unless the queue was already open.
     ///
     /// # Errors
-    /// See [`Logs::open`].
+    /// See [`LogRegistry::open`].
     pub fn open(
         &self,
-        logs: &Logs,
+        logs: &LogRegistry,
         queue: &QueueName,
         most_bytes: Option<u64>,
     ) -> Result<(Lease, Option<Recovered>), OpenError> {
@@ -57,8 +57,12 @@ impl Storage {
     /// Opens the dead letters of an exporter's queue: a queue without a reader.
     ///
     /// # Errors
-    /// See [`Logs::open`].
-    pub fn open_dead_letters(&self, logs: &Logs, queue: &QueueName) -> Result<Lease, OpenError> {
+    /// See [`LogRegistry::open`].
+    pub fn open_dead_letters(
+        &self,
+        logs: &LogRegistry,
+        queue: &QueueName,
+    ) -> Result<Lease, OpenError> {
         // The metrics of dead letters must be separate from the metrics of the queue.
         let metrics =
             metrics::with_local_recorder(&metrics::NoopRecorder, || StorageMetrics::new(&[]));
@@ -67,7 +71,6 @@ impl Storage {
     }
 }
 
-/// Suffix of the directory that has the dead letters of a queue.
 const DEAD_LETTERS: &str = ".dead_letters";
 
 /// Whether a directory has dead letters: records that failed again and again.
@@ -76,7 +79,6 @@ pub fn has_dead_letters(directory: &Path) -> bool {
     name.is_some_and(|name| name.ends_with(DEAD_LETTERS))
 }
 
-/// Returns the options of a queue with this maximum size on disk, if limited.
 fn bounded(options: &Options, most_bytes: Option<u64>) -> Options {
     let part = most_bytes.map_or(u64::MAX, |most| most / SEGMENTS);
     let part = part.max(MIN_SEGMENT_BYTES);

@@ -9,28 +9,27 @@ use tracing::error;
 
 use super::block;
 use super::format::{BlockHeader, marker_of};
-use super::record::{Next, Place, Record};
+use super::record::{ReadResult, Record, RecordLocation};
 use super::scan::{Found, Scan};
 use super::shared::Shared;
 use tributary_memory::Permits;
 
-/// Progress of the reader.
 #[derive(Debug)]
 pub(super) struct Reader {
     /// Next record to hand out, acknowledged or not.
     sequence: u64,
     /// Records before `sequence` that were read with their block.
     pending: VecDeque<Record>,
-    /// The segment that is being read.
     scan: Option<(u64, Scan)>,
-    /// Location behind the last block that was handed out from memory.
-    read_on: Option<Place>,
-    /// Locations of damage that was reported before the reader got there.
-    known_damage: HashSet<Place>,
+    /// Location behind the last block that was handed out from memory. After the blocks in memory,
+    /// the reader continues there.
+    read_on: Option<RecordLocation>,
+    /// Locations of damage that was reported before the reader reached them.
+    known_damage: HashSet<RecordLocation>,
 }
 
 impl Reader {
-    pub(super) fn new(start: u64, known_damage: HashSet<Place>) -> Self {
+    pub(super) fn new(start: u64, known_damage: HashSet<RecordLocation>) -> Self {
         Reader {
             sequence: start,
             pending: VecDeque::new(),
@@ -41,26 +40,24 @@ impl Reader {
     }
 }
 
-/// Result of one step of the reader.
 enum Step {
     /// The reader has advanced, or records are pending.
     On,
-    Stop(Next),
+    Stop(ReadResult),
 }
 
 impl Shared {
-    /// See [`Log::next`](super::Log::next).
     pub(super) fn next(
         &self,
         reader: &Mutex<Reader>,
         lease: u64,
         most: usize,
         from_disk: bool,
-    ) -> io::Result<Next> {
+    ) -> io::Result<ReadResult> {
         let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(records) = self.take_pending(&mut reader, lease, most) {
-                return Ok(Next::Records(records));
+                return Ok(ReadResult::Records(records));
             }
             let step = match self.next_returned(lease, from_disk)? {
                 Some(step) => step,
@@ -72,8 +69,11 @@ impl Shared {
         }
     }
 
-    /// See [`Log::reread`](super::Log::reread).
-    pub(super) fn reread(&self, sequence: u64, place: Place) -> io::Result<Option<Record>> {
+    pub(super) fn reread(
+        &self,
+        sequence: u64,
+        location: RecordLocation,
+    ) -> io::Result<Option<Record>> {
         let known = self.lock().segments.find(sequence).cloned();
         let Some(segment) = known else {
             return Ok(None);
@@ -82,13 +82,13 @@ impl Shared {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match self.still_ends_at(segment.name, segment.end) {
                     true => Ok(None),
-                    false => self.reread(sequence, place),
+                    false => self.reread(sequence, location),
                 };
             }
             scan => scan?,
         };
-        if segment.name == place.segment {
-            scan.seek(place.at);
+        if segment.name == location.segment {
+            scan.seek(location.at);
         }
         while let Some(found) = scan.next()? {
             let Found::Block { at, header, stored } = found else {
@@ -97,22 +97,22 @@ impl Shared {
             if header.end() <= sequence {
                 continue;
             }
-            let place = Place {
+            let location = RecordLocation {
                 segment: segment.name,
                 at,
             };
             let raw = block::expand(&header, stored).unwrap_or_default();
-            let found = records(&header, &raw, place).find(|record| record.sequence == sequence);
+            let found = records(&header, &raw, location).find(|record| record.sequence == sequence);
             return match found {
                 None if !self.still_ends_at(segment.name, segment.end) => {
-                    self.reread(sequence, place)
+                    self.reread(sequence, location)
                 }
                 found => Ok(found),
             };
         }
         match self.still_ends_at(segment.name, segment.end) {
             true => Ok(None),
-            false => self.reread(sequence, place),
+            false => self.reread(sequence, location),
         }
     }
 
@@ -144,32 +144,32 @@ impl Shared {
 
     /// Returns the oldest of the returned records, if there is any.
     fn next_returned(&self, lease: u64, from_disk: bool) -> io::Result<Option<Step>> {
-        let (sequence, place) = {
+        let (sequence, location) = {
             let mut state = self.lock();
             if state.lease != lease || state.closing {
-                return Ok(Some(Step::Stop(Next::Ended)));
+                return Ok(Some(Step::Stop(ReadResult::Ended)));
             }
             match state.again.first_key_value() {
                 None => return Ok(None),
-                Some(_) if !from_disk => return Ok(Some(Step::Stop(Next::OnDisk))),
-                Some((sequence, place)) => {
-                    let found = (*sequence, *place);
+                Some(_) if !from_disk => return Ok(Some(Step::Stop(ReadResult::OnDisk))),
+                Some((sequence, location)) => {
+                    let found = (*sequence, *location);
                     state.again.remove(&found.0);
                     found
                 }
             }
         };
-        match self.reread(sequence, place) {
+        match self.reread(sequence, location) {
             Ok(Some(record)) => {
                 self.metrics.resent_records.increment(1);
-                Ok(Some(Step::Stop(Next::Records(vec![record]))))
+                Ok(Some(Step::Stop(ReadResult::Records(vec![record]))))
             }
             Ok(None) => {
                 self.lose(sequence, sequence + 1);
                 Ok(Some(Step::On))
             }
             Err(error) => {
-                self.lock().again.insert(sequence, place);
+                self.lock().again.insert(sequence, location);
                 Err(error)
             }
         }
@@ -185,23 +185,23 @@ impl Shared {
             reader.sequence = sequence;
             let recent = state.recent.take(sequence);
             if sequence >= state.segments.end() {
-                return Ok(Step::Stop(Next::Empty));
+                return Ok(Step::Stop(ReadResult::Empty));
             }
             (state.segments.find(sequence).cloned(), recent)
         };
         if let Some(recent) = recent {
-            reader.read_on = Some(Place {
-                segment: recent.place.segment,
-                at: recent.place.at + recent.header.len(),
+            reader.read_on = Some(RecordLocation {
+                segment: recent.location.segment,
+                at: recent.location.at + recent.header.len(),
             });
             self.read_block(reader, &recent.header, recent.records());
             return Ok(Step::On);
         }
         if !from_disk {
-            return Ok(Step::Stop(Next::OnDisk));
+            return Ok(Step::Stop(ReadResult::OnDisk));
         }
         let Some(segment) = segment else {
-            return Ok(Step::Stop(Next::Empty));
+            return Ok(Step::Stop(ReadResult::Empty));
         };
         let mut scan = match reader.scan.take() {
             Some((name, mut scan)) if name == segment.name => {
@@ -219,11 +219,11 @@ impl Shared {
                 scan => scan?,
             },
         };
-        if let Some(place) = reader.read_on.take()
-            && place.segment == segment.name
-            && place.at > scan.at()
+        if let Some(location) = reader.read_on.take()
+            && location.segment == segment.name
+            && location.at > scan.at()
         {
-            scan.seek(place.at);
+            scan.seek(location.at);
         }
         let read = self.read_segment(reader, &mut scan, segment.name, segment.end);
         // If the read failed, the next read continues at the same offset.
@@ -258,7 +258,7 @@ impl Shared {
                     if header.end() <= reader.sequence {
                         continue;
                     }
-                    let place = Place { segment, at };
+                    let location = RecordLocation { segment, at };
                     if header.first > reader.sequence {
                         if !self.still_ends_at(segment, end) {
                             return Ok(());
@@ -267,7 +267,7 @@ impl Shared {
                         reader.sequence = header.first;
                     }
                     let raw = block::expand(&header, stored).unwrap_or_default();
-                    self.read_block(reader, &header, records(&header, &raw, place));
+                    self.read_block(reader, &header, records(&header, &raw, location));
                     return Ok(());
                 }
                 Some(Found::Damaged(damage)) => {
@@ -275,7 +275,7 @@ impl Shared {
                         return Ok(());
                     }
                     let at = damage.at;
-                    if reader.known_damage.remove(&Place { segment, at }) {
+                    if reader.known_damage.remove(&RecordLocation { segment, at }) {
                         continue;
                     }
                     self.metrics.damaged_blocks.increment(1);
@@ -327,13 +327,13 @@ impl Shared {
 pub(super) fn records(
     header: &BlockHeader,
     raw: &Bytes,
-    place: Place,
+    location: RecordLocation,
 ) -> impl Iterator<Item = Record> {
     block::records(header, raw).map(move |(sequence, items, data)| Record {
         sequence,
         items,
         parts: vec![data],
-        place,
+        location,
         memory: Permits::new(),
     })
 }

@@ -5,20 +5,19 @@ use std::sync::Arc;
 
 use super::NewRecord;
 use super::format::BlockHeader;
-use super::record::{Place, Record};
+use super::record::{Record, RecordLocation};
 
-/// Recently written blocks.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// Ordered by sequence number, without gaps.
     blocks: VecDeque<RecentBlock>,
     bytes: usize,
-    /// Maximum size in bytes, uncompressed. While the reader is behind, the limit is half: the reader then needs these
-    /// blocks only after reading the files.
+    /// Maximum size in bytes, uncompressed. The limit is half while the reader is behind, since the
+    /// reader then reads files first.
     limit: usize,
     /// Sequence number behind the last block.
     end: u64,
-    /// Sequence number of the next record that the reader has not received from a block here.
+    /// Sequence number of the next record that the reader has not received from these blocks.
     read: u64,
 }
 
@@ -27,11 +26,10 @@ pub(super) struct Recent {
 pub(super) struct RecentBlock {
     pub(super) header: BlockHeader,
     pub(super) records: Arc<[NewRecord]>,
-    pub(super) place: Place,
+    pub(super) location: RecordLocation,
 }
 
 impl RecentBlock {
-    /// Returns the approximate memory use in bytes.
     fn bytes(&self) -> usize {
         self.records.iter().map(NewRecord::bytes_in_memory).sum()
     }
@@ -43,14 +41,13 @@ impl RecentBlock {
             sequence,
             items: record.items,
             parts: record.parts.clone(),
-            place: self.place,
+            location: self.location,
             memory: record.memory.clone(),
         })
     }
 }
 
 impl Recent {
-    /// Creates an empty list that grows to `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Recent {
             limit,
@@ -58,7 +55,6 @@ impl Recent {
         }
     }
 
-    /// Changes the maximum size in bytes.
     pub(super) fn limit_to(&mut self, bytes: usize) {
         self.limit = bytes;
         self.evict();
@@ -70,7 +66,6 @@ impl Recent {
         front.map_or(self.end, |front| front.header.first) > self.read
     }
 
-    /// Adds the newest block.
     pub(super) fn push(&mut self, block: RecentBlock) {
         if self
             .blocks

@@ -14,7 +14,7 @@ pub struct Record {
     /// The content, as the concatenation of these parts: the appended parts, or one part if it was read from a file.
     pub parts: Vec<Bytes>,
     /// Location in the log.
-    pub place: Place,
+    pub location: RecordLocation,
     /// The memory permits that were appended with the record; none if the record was read from a file. The permits keep
     /// the content counted in the memory budget.
     pub memory: Permits,
@@ -29,8 +29,7 @@ impl Record {
 
 /// Location of a record in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// Name of the segment.
+pub struct RecordLocation {
     pub(super) segment: u64,
     /// Offset of the block in the segment.
     pub(super) at: u64,
@@ -38,7 +37,7 @@ pub struct Place {
 
 /// Result of a read.
 #[derive(Debug)]
-pub enum Next {
+pub enum ReadResult {
     /// Records, in order.
     Records(Vec<Record>),
     /// There are records, but reading them waits for the disk. Call again on a thread that may block.

@@ -45,7 +45,6 @@ pub struct Recovered {
 pub(super) struct Plan {
     pub(super) marker: Marker,
     pub(super) segments: Segments,
-    /// Sequence number of the next record.
     pub(super) next: u64,
     /// Number after the sequence number of the last existing record.
     pub(super) follows: u64,
@@ -83,7 +82,8 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
         .or(position.as_ref().map(|position| position.marker))
         .unwrap_or_else(|| fastrand::u64(..).to_le_bytes());
     let first = candidates.first().map_or(0, Candidate::first);
-    // Without a position, missing earlier records count as acknowledged: only acknowledged segments are removed.
+    // Without a position, missing earlier records count as acknowledged, because only acknowledged
+    // segments are removed.
     let acknowledged = match &position {
         Some(position) => position.acknowledged.clone(),
         None => Acknowledged::new(first, []),
@@ -165,10 +165,8 @@ pub(super) fn recover(directory: &Path, disk: Option<&dyn Disk>) -> Result<Plan,
     })
 }
 
-/// Result of scanning one segment.
 struct Scanned {
     first: u64,
-    /// Number of unacknowledged records.
     records: u64,
     items: u64,
     unfinished: Option<Damage>,

@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) use super::directory::make;
 use super::disk::Local;
 use super::log::Log;
-use super::record::Next;
+use super::record::ReadResult;
 use super::{OpenError, Options, Recovered};
 use crate::metrics::StorageMetrics;
 
 /// Opens logs by directory.
 ///
 /// A reload builds the new components while the old ones still run. Both then share one log and its lock until the last
-/// component closes its lease. Only one lease reads: the last lease that called [`take_over`](Lease::take_over).
+/// component closes its lease. Only one lease reads: the last lease that called [`become_reader`](Lease::become_reader).
 #[derive(Debug, Clone, Default)]
-pub struct Logs(Arc<Mutex<HashMap<PathBuf, Opened>>>);
+pub struct LogRegistry(Arc<Mutex<HashMap<PathBuf, Opened>>>);
 
 #[derive(Debug)]
 struct Opened {
@@ -33,7 +33,7 @@ struct Opened {
 /// [`log`](Self::log) do not keep the log open.
 #[derive(Debug)]
 pub struct Lease {
-    logs: Logs,
+    logs: LogRegistry,
     log: Arc<Log>,
     key: PathBuf,
     number: u64,
@@ -42,7 +42,7 @@ pub struct Lease {
     gone: AtomicBool,
 }
 
-impl Logs {
+impl LogRegistry {
     /// Opens the log in a directory, which is created if necessary. The second value describes the recovered data,
     /// unless the log was already open. Scans all existing data before it returns.
     ///
@@ -109,10 +109,10 @@ impl Lease {
         &self.log
     }
 
-    /// Makes this lease the only reader, with its options. Options apply only from this call on: a configuration that
-    /// fails in the end must not change the guarantees of the running one.
-    pub fn take_over(&self) {
-        self.log.hand_over_to(self.number, self.options.clone());
+    /// Makes this lease the only reader, with its options. Options apply only from this call on,
+    /// because a configuration that fails to start must not change the running one.
+    pub fn become_reader(&self) {
+        self.log.set_reader(self.number, self.options.clone());
     }
 
     /// Whether this lease reads.
@@ -125,7 +125,7 @@ impl Lease {
     ///
     /// # Errors
     /// Files cannot be read. Damaged content is not an error.
-    pub fn next(&self, most: usize, from_disk: bool) -> io::Result<Next> {
+    pub fn next(&self, most: usize, from_disk: bool) -> io::Result<ReadResult> {
         self.log.next(self.number, most, from_disk)
     }
 

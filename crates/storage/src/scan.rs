@@ -12,7 +12,6 @@ use memchr::memmem::Finder;
 
 use super::format::{BLOCK_HEADER, BlockHeader, Marker, SEGMENT_HEADER, crc};
 
-/// Read size, in bytes.
 const WINDOW: usize = 256 << 10;
 /// Granularity in which unreadable data is skipped, in bytes: a page.
 const PAGE: u64 = 4096;
@@ -27,7 +26,6 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Maximum number of remembered pages.
     const MAX_PAGES: usize = 1024;
 
     /// Records that a page of a segment is unreadable. Returns true if the page counts as lost.
@@ -41,12 +39,10 @@ impl Unreadable {
     }
 }
 
-/// Reader of one segment.
 #[derive(Debug)]
 pub(super) struct Scan {
     file: File,
     marker: Marker,
-    /// End of the segment for this reader.
     end: u64,
     /// Offset at which the next block is expected.
     at: u64,
@@ -59,7 +55,6 @@ pub(super) struct Scan {
     has_given_up: bool,
 }
 
-/// A range of a segment.
 #[derive(Debug)]
 pub(super) enum Found<'a> {
     /// A block, with its payload as stored.
@@ -68,7 +63,6 @@ pub(super) enum Found<'a> {
         header: BlockHeader,
         stored: &'a [u8],
     },
-    /// A range that is not a block.
     Damaged(Damage),
 }
 
@@ -117,7 +111,6 @@ impl Scan {
         self.at
     }
 
-    /// Continues at the offset `at`.
     pub(super) fn seek(&mut self, at: u64) {
         self.at = at;
     }

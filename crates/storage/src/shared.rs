@@ -9,7 +9,7 @@ use tracing::error;
 
 use super::format::{Marker, segment_name};
 use super::recent::Recent;
-use super::record::Place;
+use super::record::RecordLocation;
 use super::scan::Unreadable;
 use super::state::Segments;
 use super::{AppendError, NewRecord, Options};
@@ -37,7 +37,7 @@ pub(super) struct State {
     /// Number of the lease that reads.
     pub(super) lease: u64,
     /// Returned records, ordered by sequence number.
-    pub(super) again: BTreeMap<u64, Place>,
+    pub(super) again: BTreeMap<u64, RecordLocation>,
     pub(super) recent: Recent,
     /// Whether the position on disk is outdated.
     pub(super) moved: bool,
@@ -75,8 +75,7 @@ impl Shared {
         self.directory.join(segment_name(segment))
     }
 
-    /// Updates the disk usage metrics.
-    pub(super) fn show(&self, state: &State) {
+    pub(super) fn update_metrics(&self, state: &State) {
         self.metrics.bytes.set(state.segments.usage().bytes as f64);
         self.metrics.segments.set(state.segments.len() as f64);
     }

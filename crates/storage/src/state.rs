@@ -17,10 +17,8 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// Size of the file on disk. A reused file may be longer than `bytes`.
     pub(super) file: u64,
-    /// Number of unacknowledged records, and of their items.
     pub(super) records: u64,
     pub(super) items: u64,
-    /// Whether the segment is complete.
     pub(super) sealed: bool,
 }
 
@@ -57,12 +55,10 @@ impl Segments {
         self.list.len()
     }
 
-    /// Returns all segments in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Segment> {
         self.list.iter()
     }
 
-    /// Returns the name of the last segment.
     pub(super) fn last_name(&self) -> Option<u64> {
         self.list.back().map(|segment| segment.name)
     }
@@ -72,7 +68,6 @@ impl Segments {
         self.list.back().map_or(0, |segment| segment.end)
     }
 
-    /// Appends a segment.
     pub(super) fn push(&mut self, segment: Segment) {
         self.usage.bytes += segment.file;
         self.usage.records += segment.records;
@@ -185,12 +180,10 @@ impl Segments {
         std::mem::take(&mut self.lost_items)
     }
 
-    /// Whether a file can be removed.
     pub(super) fn has_finished(&self) -> bool {
         self.finished > 0
     }
 
-    /// Whether files are about to be removed.
     pub(super) fn is_freeing(&self) -> bool {
         self.finished + self.removing > 0
     }
@@ -208,7 +201,6 @@ impl Segments {
         self.spare = bytes;
     }
 
-    /// Whether a file is kept for the next segment.
     pub(super) fn has_spare(&self) -> bool {
         self.spare > 0
     }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::disk::{Disk, Local, Output};
 
-/// A scripted failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Fault {
     /// The disk is full after this many bytes.
@@ -167,7 +166,6 @@ impl Disk for Faulty {
     }
 }
 
-/// Returns the final name of a file.
 fn named(path: &Path) -> PathBuf {
     match path.extension() {
         Some(extension) if extension == "new" => path.with_extension(""),

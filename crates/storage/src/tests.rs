@@ -22,7 +22,6 @@ use super::*;
 use crate::metrics::StorageMetrics;
 use tributary_memory::Budget;
 
-/// A log whose only lease reads.
 struct Bench {
     directory: TempDir,
     log: Option<Log>,
@@ -69,7 +68,7 @@ impl Bench {
         let metrics = StorageMetrics::new(&[]);
         let path = self.directory.path();
         let (log, recovered) = Log::open(path, self.options.clone(), disk, metrics).unwrap();
-        log.hand_over_to(LEASE, self.options.clone());
+        log.set_reader(LEASE, self.options.clone());
         (self.log, self.recovered) = (Some(log), recovered);
     }
 
@@ -90,7 +89,6 @@ impl Bench {
         self.open();
     }
 
-    /// Copies the current state of the disk.
     fn copy(&self) -> tempfile::TempDir {
         let copy = tempfile::tempdir().unwrap();
         let _held = self.disk.hold();
@@ -123,8 +121,8 @@ impl Bench {
         let mut taken = Vec::new();
         loop {
             match self.log().next(LEASE, MOST, true).unwrap() {
-                Next::Records(records) => taken.extend(records),
-                Next::Empty => return taken,
+                ReadResult::Records(records) => taken.extend(records),
+                ReadResult::Empty => return taken,
                 other => panic!("{other:?}"),
             }
         }
@@ -150,7 +148,6 @@ impl Bench {
     }
 }
 
-/// Waits for a condition, and fails the test on timeout.
 fn wait_until(happened: impl Fn() -> bool) {
     let began = Instant::now();
     while !happened() {
@@ -221,10 +218,12 @@ fn returned_records_are_read_before_new_ones() {
     bench.fill(&["a", "b"]);
     let records = bench.take();
     bench.fill(&["c"]);
-    bench.log().give_back(records[1].sequence, records[1].place);
+    bench
+        .log()
+        .requeue(records[1].sequence, records[1].location);
     assert_eq!(bench.texts(), ["b", "c"]);
     let (log, first) = (bench.log(), &records[0]);
-    let again = log.reread(first.sequence, first.place).unwrap().unwrap();
+    let again = log.reread(first.sequence, first.location).unwrap().unwrap();
     assert_eq!(
         (again.sequence, again.items, &again.parts),
         (first.sequence, first.items, &first.parts)
@@ -701,21 +700,21 @@ fn records_in_memory_keep_their_permits() {
 #[test]
 fn options_apply_when_new_lease_starts() {
     let directory = tempfile::tempdir().unwrap();
-    let logs = Logs::default();
+    let logs = LogRegistry::default();
     let open = |fsync| {
         let options = Options { fsync, ..options() };
         let opened = logs.open(directory.path(), &options, StorageMetrics::new(&[]));
         opened.unwrap().0
     };
     let running = open(Fsync::Always);
-    running.take_over();
+    running.become_reader();
     let fsync = || running.log().shared.lock().options.fsync;
     let rejected = open(Fsync::Never);
     assert_eq!(fsync(), Fsync::Always);
     drop(rejected);
     assert_eq!(fsync(), Fsync::Always);
     let new = open(Fsync::Never);
-    new.take_over();
+    new.become_reader();
     assert_eq!(fsync(), Fsync::Never);
 }
 
@@ -757,7 +756,7 @@ fn append_is_acknowledged_before_reader_wakes() {
         log.append(record("a")).await.unwrap();
         order.borrow_mut().push("answered");
     };
-    // Each future is polled only after it was woken, in wake-up order.
+    // Each future is polled only after a wake-up, in wake-up order.
     let mut both = FuturesUnordered::<LocalBoxFuture<'_, ()>>::new();
     both.extend([reading.boxed_local(), appending.boxed_local()]);
     block_on(async { while both.next().await.is_some() {} });
@@ -786,7 +785,7 @@ fn record_larger_than_segment_round_trips() {
 fn closed_log_reopens_despite_other_references() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("queue");
-    let logs = Logs::default();
+    let logs = LogRegistry::default();
     let open = || logs.open(&path, &options(), StorageMetrics::new(&[]));
     for _ in 0..20 {
         let (lease, found) = open().unwrap();
@@ -804,31 +803,31 @@ fn closed_log_reopens_despite_other_references() {
 #[test]
 fn new_lease_gets_unacknowledged_records() {
     let directory = tempfile::tempdir().unwrap();
-    let logs = Logs::default();
+    let logs = LogRegistry::default();
     let open = || {
         logs.open(directory.path(), &options(), StorageMetrics::new(&[]))
             .unwrap()
     };
     let (old, _) = open();
-    old.take_over();
+    old.become_reader();
     for text in ["a", "b", "c"] {
         block_on(old.log().append(record(text))).unwrap();
     }
-    let Next::Records(first) = old.next(1, true).unwrap() else {
+    let ReadResult::Records(first) = old.next(1, true).unwrap() else {
         panic!()
     };
     let (new, found) = open();
     assert!(found.is_none());
-    let Next::Records(second) = old.next(1, true).unwrap() else {
+    let ReadResult::Records(second) = old.next(1, true).unwrap() else {
         panic!()
     };
-    new.take_over();
-    assert!(matches!(old.next(1, true).unwrap(), Next::Ended));
+    new.become_reader();
+    assert!(matches!(old.next(1, true).unwrap(), ReadResult::Ended));
     old.log().acknowledge(first[0].sequence, first[0].items);
-    old.log().give_back(second[0].sequence, second[0].place);
+    old.log().requeue(second[0].sequence, second[0].location);
     assert!(!old.close());
     let mut rest = Vec::new();
-    while let Next::Records(records) = new.next(1, true).unwrap() {
+    while let ReadResult::Records(records) = new.next(1, true).unwrap() {
         rest.extend(records);
     }
     assert_eq!(texts(&rest), ["b", "c"]);
@@ -892,7 +891,7 @@ fn inspection_changes_nothing_and_sees_backlog() {
     let contents = inspect(bench.directory.path()).unwrap();
     assert_eq!((contents.found.records, contents.found.items), (3, 12));
     assert!(!contents.in_use);
-    let records = reader(bench.directory.path()).unwrap().records;
+    let records = backlog(bench.directory.path()).unwrap().records;
     let read: Vec<_> = records.map(Result::unwrap).collect();
     let expected = ["aaaa", "cccc", "dddd"].map(|text| (4, Bytes::from(text)));
     assert_eq!(read, expected);
@@ -955,7 +954,7 @@ proptest! {
                     }
                 }
                 Move::Take(most) => {
-                    if let Next::Records(records) = bench.log().next(LEASE, most, true).unwrap() {
+                    if let ReadResult::Records(records) = bench.log().next(LEASE, most, true).unwrap() {
                         out.extend(records);
                     }
                 }
@@ -968,7 +967,7 @@ proptest! {
                 }
                 Move::GiveBack(which) if !out.is_empty() => {
                     let record = out.remove(which % out.len());
-                    bench.log().give_back(record.sequence, record.place);
+                    bench.log().requeue(record.sequence, record.location);
                 }
                 Move::Restart => {
                     bench.close();

@@ -20,7 +20,7 @@ use super::disk::{Disk, Output};
 use super::format::{RECORD_HEADER, marker_of};
 use super::lock::Lock;
 use super::recent::RecentBlock;
-use super::record::Place;
+use super::record::RecordLocation;
 use super::shared::{Append, Shared, State};
 use super::state::Segment;
 use super::{AppendError, Fsync, NewRecord, Options};
@@ -35,7 +35,6 @@ const GROUP_BYTES: usize = 2 << 20;
 /// Minimum interval between writes of the position. A crash repeats the records acknowledged since the last write.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 
-/// State of the writer thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
@@ -53,11 +52,10 @@ pub(super) struct Writer {
     /// Finished segments whose removal failed, and the time of the last attempt.
     unremoved: Vec<Segment>,
     tried: Option<Instant>,
-    /// The last failure, so that a full disk is not logged with every request.
+    /// The last failure, so that a full disk is logged once instead of for every request.
     failing: Option<Failing>,
 }
 
-/// A failing disk.
 #[derive(Debug, Clone, Copy)]
 struct Failing {
     doing: &'static str,
@@ -65,14 +63,13 @@ struct Failing {
     refused: usize,
 }
 
-/// The segment that is being written.
 struct Active {
     output: Box<dyn Output>,
     name: u64,
     began: Instant,
     /// Bytes of completely written blocks.
     len: u64,
-    /// Bytes of `len` that are known to be on disk, and the first record after them.
+    /// Bytes known to be on disk, and the first record after them.
     synced: u64,
     synced_next: u64,
     /// Time since which some bytes are not synced.
@@ -81,7 +78,6 @@ struct Active {
     doubtful: bool,
 }
 
-/// Work for one round of the writer.
 struct Work {
     appends: Vec<Append>,
     options: Options,
@@ -292,7 +288,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the blocks readable. Waiting readers are notified later.
+    /// Makes the blocks readable. Backlog readers are notified later.
     fn publish(&mut self, blocks: Vec<Block>) {
         let Some(active) = &mut self.active else {
             return;
@@ -311,7 +307,7 @@ impl Writer {
         {
             records += u64::from(header.records);
             items += header.items;
-            let place = Place {
+            let location = RecordLocation {
                 segment: active.name,
                 at,
             };
@@ -319,11 +315,11 @@ impl Writer {
             state.recent.push(RecentBlock {
                 header,
                 records: of_block,
-                place,
+                location,
             });
         }
         state.segments.grow(active.len, records, items);
-        self.shared.show(&state);
+        self.shared.update_metrics(&state);
     }
 
     fn failed(&mut self, doing: &'static str, error: &io::Error) {
@@ -348,10 +344,8 @@ impl Writer {
     }
 }
 
-/// The failed operation and its error.
 type Failed = (&'static str, io::Error);
 
-/// Returns the size of a record in its block.
 fn bytes_of(record: &NewRecord) -> usize {
     record.len() + RECORD_HEADER
 }

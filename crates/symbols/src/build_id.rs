@@ -12,17 +12,17 @@ pub struct BuildId(Box<[u8]>);
 
 impl BuildId {
     /// Minimum length in bytes. Linkers write 8 (fast), 16 (md5, uuid) or 20 (sha1); 4 allows ids chosen by hand.
-    pub const SHORTEST: usize = 4;
+    pub const MIN_LENGTH: usize = 4;
     /// Maximum length in bytes: the length of SHA-512.
-    pub const LONGEST: usize = 64;
+    pub const MAX_LENGTH: usize = 64;
 
     /// Creates an id from its bytes.
     ///
     /// # Errors
-    /// Fails for fewer than [`SHORTEST`](Self::SHORTEST) or more than [`LONGEST`](Self::LONGEST) bytes.
+    /// Fails for fewer than [`MIN_LENGTH`](Self::MIN_LENGTH) or more than [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BuildIdError> {
         match bytes.len() {
-            Self::SHORTEST..=Self::LONGEST => Ok(BuildId(bytes.into())),
+            Self::MIN_LENGTH..=Self::MAX_LENGTH => Ok(BuildId(bytes.into())),
             length => Err(BuildIdError::Length(length)),
         }
     }
@@ -61,7 +61,7 @@ impl FromStr for BuildId {
     /// Parses hexadecimal digits in either case.
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
         // Checked before any allocation.
-        if text.len() > 2 * Self::LONGEST {
+        if text.len() > 2 * Self::MAX_LENGTH {
             return Err(BuildIdError::Length(text.len() / 2));
         }
         match bytes(text) {

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-pub use self::note::{Absence, Wanted};
+pub use self::note::{Absence, SymbolKind};
 pub use self::verified::open_verified;
 
 use super::build_id::BuildId;
@@ -134,11 +134,11 @@ impl Cache {
                 delete(&path);
             }
         }
-        self.absence(id, Wanted::Any).map(Cached::Absent)
+        self.absence(id, SymbolKind::Any).map(Cached::Absent)
     }
 
     /// Returns the note about missing symbols, unless the note has expired.
-    pub fn absence(&self, id: &BuildId, wanted: Wanted) -> Option<Absence> {
+    pub fn absence(&self, id: &BuildId, wanted: SymbolKind) -> Option<Absence> {
         let path = self.path(id, wanted.extension());
         let absence = Absence::read(&path)?;
         if absence.until <= SystemTime::now() {
@@ -172,24 +172,24 @@ impl Cache {
     ///
     /// # Errors
     /// Fails if the directory of temporary files is gone and cannot be created.
-    pub fn scratch(&self) -> io::Result<Scratch> {
+    pub fn scratch(&self) -> io::Result<TemporaryFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let name = format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         fs::create_dir_all(&self.scratch)?;
-        Ok(Scratch(self.scratch.join(name)))
+        Ok(TemporaryFile(self.scratch.join(name)))
     }
 
     /// Stores and opens a compiled file, replacing the cache entry of the build id.
     ///
     /// # Errors
     /// Fails if the file cannot be written or read.
-    pub fn store(&self, id: &BuildId, compiled: Scratch) -> io::Result<SymbolFile> {
+    pub fn store(&self, id: &BuildId, compiled: TemporaryFile) -> io::Result<SymbolFile> {
         let path = self.place(id, "sym")?;
         // Without the sync, a crash of the machine may leave an empty file of this name. An empty file would be
         // detected and compiled again.
         File::open(&compiled.0)?.sync_all()?;
         fs::rename(&compiled.0, &path)?;
-        for wanted in [Wanted::Any, Wanted::Better] {
+        for wanted in [SymbolKind::Any, SymbolKind::Better] {
             delete(&self.path(id, wanted.extension()));
         }
         open_verified(&path).map_err(|error| io::Error::other(error.to_string()))
@@ -199,7 +199,12 @@ impl Cache {
     ///
     /// # Errors
     /// Fails if the note cannot be written.
-    pub fn store_absence(&self, id: &BuildId, wanted: Wanted, absence: &Absence) -> io::Result<()> {
+    pub fn store_absence(
+        &self,
+        id: &BuildId,
+        wanted: SymbolKind,
+        absence: &Absence,
+    ) -> io::Result<()> {
         let scratch = self.scratch()?;
         let mut file = scratch.create()?;
         file.write_all(absence.note().as_bytes())?;
@@ -308,9 +313,9 @@ impl Cache {
 
 /// Path of a temporary file. Dropping the path deletes the file, unless the file was renamed.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct TemporaryFile(PathBuf);
 
-impl Scratch {
+impl TemporaryFile {
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.0
@@ -327,7 +332,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         delete(&self.0);
     }
@@ -493,7 +498,7 @@ mod tests {
         for (seconds, id) in (100..).zip(&ids) {
             let until = SystemTime::now() + Duration::from_secs(seconds);
             let absence = absence(until);
-            cache.store_absence(id, Wanted::Any, &absence).unwrap();
+            cache.store_absence(id, SymbolKind::Any, &absence).unwrap();
         }
         let there = ids.iter().filter(|id| cache.find(id).is_some()).count();
         assert_eq!(there, MAX_NOTES);
@@ -504,7 +509,9 @@ mod tests {
         );
         store(&cache, &id(1));
         let over = absence(SystemTime::now());
-        cache.store_absence(&id(2), Wanted::Better, &over).unwrap();
+        cache
+            .store_absence(&id(2), SymbolKind::Better, &over)
+            .unwrap();
         cache.trim().unwrap();
         assert!(!cache.path(&id(2), "better").exists());
         let smaller = Cache {
@@ -542,11 +549,11 @@ mod tests {
         let absence = |until| absence(UNIX_EPOCH + Duration::from_secs(until));
         let seconds = now.duration_since(UNIX_EPOCH).unwrap().as_secs();
         cache
-            .store_absence(&id, Wanted::Any, &absence(seconds - 1))
+            .store_absence(&id, SymbolKind::Any, &absence(seconds - 1))
             .unwrap();
         assert!(cache.find(&id).is_none());
         let later = absence(seconds + 60);
-        cache.store_absence(&id, Wanted::Any, &later).unwrap();
+        cache.store_absence(&id, SymbolKind::Any, &later).unwrap();
         assert!(matches!(cache.find(&id), Some(Cached::Absent(found)) if found == later));
         store(&cache, &id);
         assert!(is_file(cache.find(&id)));

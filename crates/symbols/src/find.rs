@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::build_id::BuildId;
-use super::cache::{Cache, Scratch};
+use super::cache::{Cache, TemporaryFile};
 use super::failure::Failure;
 use super::worker::Compiler;
 use futures_util::future::BoxFuture;
@@ -37,7 +37,7 @@ pub trait BinarySource: Send + Sync + 'static {
         &'a self,
         id: &'a BuildId,
         tools: &'a Tools,
-    ) -> BoxFuture<'a, Result<Found, Failure>>;
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>>;
 }
 
 /// Shared tools of all sources.
@@ -81,35 +81,35 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// Files of a binary.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct BinaryFiles {
     /// The best file: a file with debug information, if found.
     pub binary: PathBuf,
     /// Companion files of the binary.
     pub supplementary: Vec<PathBuf>,
     /// Downloaded files among the found files; deleted on drop.
-    downloads: Vec<Scratch>,
+    downloads: Vec<TemporaryFile>,
 }
 
-impl Found {
+impl BinaryFiles {
     /// A file that already exists on disk.
     pub fn file(binary: PathBuf) -> Self {
-        Found {
+        BinaryFiles {
             binary,
-            ..Found::default()
+            ..BinaryFiles::default()
         }
     }
 
     /// A downloaded file.
-    pub fn download(scratch: Scratch) -> Self {
-        Found {
+    pub fn download(scratch: TemporaryFile) -> Self {
+        BinaryFiles {
             binary: scratch.path().to_owned(),
             downloads: vec![scratch],
-            ..Found::default()
+            ..BinaryFiles::default()
         }
     }
 
     /// Adds companion files.
-    pub fn add(&mut self, other: Found) {
+    pub fn add(&mut self, other: BinaryFiles) {
         self.supplementary.push(other.binary);
         self.supplementary.extend(other.supplementary);
         self.downloads.extend(other.downloads);

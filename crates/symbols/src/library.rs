@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use self::metrics::Metrics;
 use self::state::{Known, State};
 use super::build_id::BuildId;
-use super::cache::{Absence, Cached, Wanted};
+use super::cache::{Absence, Cached, SymbolKind};
 use super::failure::FailureKind;
 use super::file::SymbolFile;
 use super::find::{BinarySource, Tools};
@@ -185,7 +185,7 @@ impl Library {
         let library = self.clone();
         tokio::spawn(async move {
             let (cache, of) = (library.tools.cache.clone(), id.clone());
-            let note = move || cache.absence(&of, Wanted::Better);
+            let note = move || cache.absence(&of, SymbolKind::Better);
             let note = tokio::task::spawn_blocking(note).await.ok().flatten();
             let note = library.valid_note(note);
             let outcome = library.fetch(&id, note, Some(partial)).await;

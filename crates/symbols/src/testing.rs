@@ -134,7 +134,7 @@ pub fn compiled(id: &BuildId, path: &Path) {
 pub fn compiled_with_lines(id: &BuildId, path: &Path, lines: bool) {
     compiled(id, path);
     let mut bytes = std::fs::read(path).unwrap();
-    let flags = 28 + BuildId::LONGEST;
+    let flags = 28 + BuildId::MAX_LENGTH;
     bytes[flags] = if lines { HAS_LINES as u8 } else { 0 };
     let sum = crc32fast::hash(&bytes[SUMMED_FROM..HEADER]);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());

@@ -77,7 +77,7 @@ impl Fetching {
         let addresses = connector.resolve().await.map_err(|error| error.0)?;
         let stream = connector.connect(&addresses).await;
         let stream = stream.map_err(|error| in_arguments(&error.0))?;
-        let broke = |error: hyper::Error| match connector.verdict() {
+        let broke = |error: hyper::Error| match connector.last_failure() {
             Some(verdict) => in_arguments(&verdict),
             None => format!("the connection was closed: {}", full_error(&error)),
         };

@@ -7,11 +7,11 @@ use super::options::Shape;
 use super::{Failure, pretty, printable};
 
 /// Maximum length of a response, in bytes. The response has a line for every failing exporter.
-const LONGEST: u64 = 1 << 20;
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 
 /// Returns the response of the collector's `health_check` extension, and the exit code.
 pub(super) fn ask(url: &str, shape: Shape, fetching: &Fetching) -> Result<(String, u8), Failure> {
-    let answer = fetching.fetch(url, LONGEST);
+    let answer = fetching.fetch(url, MAX_RESPONSE_BYTES);
     if shape.json {
         return as_json(url, answer);
     }

@@ -99,14 +99,14 @@ pub(super) enum Command {
 }
 
 /// Exit code for success without findings.
-const GOOD: u8 = 0;
+const EXIT_SUCCESS: u8 = 0;
 /// Exit code for an error or for findings.
-const BAD: u8 = 1;
+const EXIT_FAILURE: u8 = 1;
 /// Exit code of `diff` for growth above the limit.
-const GREW: u8 = 1;
-/// Exit code of `diff` if the comparison failed. It differs from [`GREW`], so that scripts do not
+const EXIT_GROWTH: u8 = 1;
+/// Exit code of `diff` if the comparison failed. It differs from [`EXIT_GROWTH`], so that scripts do not
 /// take a failure for growth.
-const FAILED: u8 = 2;
+const EXIT_COMPARISON_FAILED: u8 = 2;
 
 /// Output of a command, and its exit code.
 #[derive(Debug)]
@@ -157,12 +157,12 @@ pub(super) fn run(command: &Command, is_strict: bool) -> Outcome {
         Ok((output, notes)) => Outcome {
             output,
             notes,
-            code: GOOD,
+            code: EXIT_SUCCESS,
         },
         Err(error) => Outcome {
             output: Vec::new(),
             notes: format!("error: {error}\n"),
-            code: BAD,
+            code: EXIT_FAILURE,
         },
     }
 }
@@ -191,7 +191,7 @@ mod tests {
 
     fn good(line: &[&str]) -> String {
         let outcome = outcome(line);
-        assert_eq!(outcome.code, GOOD, "{}", outcome.notes);
+        assert_eq!(outcome.code, EXIT_SUCCESS, "{}", outcome.notes);
         String::from_utf8_lossy(&outcome.output).into_owned()
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let file = path(directory.path(), "heap.txt", &mut a);
         std::fs::write(file, "heap profile: 1: 2 [3: 4] @ heap/1048576\nx\n").unwrap();
         let refused = outcome(&["top", file]);
-        assert_eq!(refused.code, BAD);
+        assert_eq!(refused.code, EXIT_FAILURE);
         assert!(
             refused
                 .notes
@@ -318,13 +318,12 @@ mod tests {
         assert!(unsaid.contains("--to"), "{unsaid}");
         let unknown = outcome(&["top", file, "--sample-type", "cpu"]).notes;
         assert!(unknown.contains("available: samples"), "{unknown}");
-        assert_eq!(outcome(&["top", "/nonexistent/profile"]).code, BAD);
+        assert_eq!(outcome(&["top", "/nonexistent/profile"]).code, EXIT_FAILURE);
     }
 
     const BEFORE: &str = "main;idle 50\nmain;run;work 40\nmain;old 10\n";
     const AFTER: &str = "main;idle 50\nmain;run;work 60\nmain;new 5\n";
 
-    /// Writes folded stacks to files with these names.
     fn folded_files(files: &[(&str, &str)]) -> (tempfile::TempDir, Vec<String>) {
         let directory = tempfile::tempdir().unwrap();
         let mut names = Vec::new();
@@ -377,52 +376,52 @@ mod tests {
         let cases: [(&[&str], u8, &str); 10] = [
             (
                 &["--fail-above", "15%"],
-                GOOD,
+                EXIT_SUCCESS,
                 "passed: the total: 100 -> 115",
             ),
             (
                 &["--fail-above", "14.9%"],
-                GREW,
+                EXIT_GROWTH,
                 "FAILED: the total: 100 -> 115, +15 (+15.00%), more than 14.9%",
             ),
             (
                 &["--fail-above", "40", "--function", "run"],
-                GREW,
+                EXIT_GROWTH,
                 "FAILED: run: 40 -> 60",
             ),
             (
                 &["--fail-above", "40", "--function", "run", "--by", "flat"],
-                GOOD,
+                EXIT_SUCCESS,
                 "passed: run: 0 -> 0",
             ),
             (
                 &["--fail-above", "20", "--function", "main"],
-                GOOD,
+                EXIT_SUCCESS,
                 "passed: main",
             ),
             (
                 &["--fail-above", "60", "--each-function"],
-                GREW,
+                EXIT_GROWTH,
                 "FAILED: new: 0 -> 5, +5 (new)",
             ),
             (
                 &["--fail-above", "60", "--each-function", "--min-share", "5%"],
-                GOOD,
+                EXIT_SUCCESS,
                 "passed: none of 3 functions",
             ),
             (
                 &["--fail-above", "10", "--normalize"],
-                FAILED,
+                EXIT_COMPARISON_FAILED,
                 "error: --fail-above needs --function",
             ),
             (
                 &["--fail-above", "40", "--normalize", "--function", "work"],
-                GOOD,
+                EXIT_SUCCESS,
                 "passed: work: 46 -> 60, +14 (+30.43%)",
             ),
             (
                 &["--fail-above", "1", "--function", "ru"],
-                FAILED,
+                EXIT_COMPARISON_FAILED,
                 "neither measurement has a function `ru`; did you mean run?",
             ),
         ];
@@ -432,8 +431,8 @@ mod tests {
             assert!(text.contains(says), "{arguments:?}: {text}");
         }
         let missing = outcome(&["diff", before, "/nonexistent/profile"]);
-        assert_eq!(missing.code, FAILED);
-        assert_eq!(diff(&["--sample-type", "cpu"]).0, FAILED);
+        assert_eq!(missing.code, EXIT_COMPARISON_FAILED);
+        assert_eq!(diff(&["--sample-type", "cpu"]).0, EXIT_COMPARISON_FAILED);
     }
 
     #[test]
@@ -455,7 +454,7 @@ mod tests {
         );
         assert!(text.contains("+120.00%"), "{text}");
         let empty = outcome(&["diff", a, c]);
-        assert_eq!(empty.code, FAILED);
+        assert_eq!(empty.code, EXIT_COMPARISON_FAILED);
         assert!(
             empty.notes.contains("the directory has no files"),
             "{}",

@@ -15,7 +15,7 @@ use super::options::{Locations, Shape};
 use crate::queue::decode_record;
 use crate::telemetry::terminal::Progress;
 use tributary_config::units;
-use tributary_storage::{Contents, QueueName};
+use tributary_storage::{LogContents, QueueName};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -148,7 +148,7 @@ fn inspect(directory: &Path, shape: Shape) -> Result<Outcome, String> {
 }
 
 /// Returns the time at which the oldest record was written.
-fn oldest(contents: &Contents) -> Option<Timestamp> {
+fn oldest(contents: &LogContents) -> Option<Timestamp> {
     let oldest = contents.found.oldest?;
     Timestamp::from_millisecond(oldest.try_into().ok()?).ok()
 }
@@ -159,7 +159,7 @@ fn age(oldest: Timestamp) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
 
-fn to_json(name: &QueueName, path: &Path, contents: &Contents) -> serde_json::Value {
+fn to_json(name: &QueueName, path: &Path, contents: &LogContents) -> serde_json::Value {
     let found = &contents.found;
     let damaged = found.damaged.iter().map(|(file, offset, bytes)| {
         serde_json::json!({"file": file.display().to_string(), "offset": offset, "bytes": bytes})
@@ -183,7 +183,7 @@ fn to_json(name: &QueueName, path: &Path, contents: &Contents) -> serde_json::Va
     })
 }
 
-fn describe(name: &QueueName, path: &Path, contents: &Contents) -> String {
+fn describe(name: &QueueName, path: &Path, contents: &LogContents) -> String {
     let found = &contents.found;
     let mut text = format!("{}, {}: {}\n", name.exporter, name.signal, path.display());
     if tributary_storage::has_dead_letters(path) {
@@ -244,7 +244,7 @@ fn export(directory: &Path, output: &Path, format: Format) -> Result<Outcome, St
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", output.display());
     let mut file = BufWriter::new(File::create(output).map_err(|error| failed(&error))?);
     let (mut records, mut items, mut strange) = (0_u64, 0_u64, 0_u64);
-    let waiting = tributary_storage::reader(directory).map_err(|error| error.to_string())?;
+    let waiting = tributary_storage::backlog(directory).map_err(|error| error.to_string())?;
     let found = waiting.found;
     let mut progress = Progress::new("records", Some(found.records as u64));
     for record in waiting.records {

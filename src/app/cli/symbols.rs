@@ -14,7 +14,7 @@ use clap::{Args, Subcommand};
 use super::options::Shape;
 use super::printable;
 use crate::processors::symbolication::WorkerConfig;
-use tributary_symbols::find::Found;
+use tributary_symbols::find::BinaryFiles;
 use tributary_symbols::find::directories::Directories;
 use tributary_symbols::worker::Worker;
 use tributary_symbols::{
@@ -258,7 +258,7 @@ fn compiled(path: &Path, companions: &Companions) -> Result<(SymbolFile, Compile
 }
 
 /// Searches for the files of a build id in the same way as the processor.
-fn search(id: &BuildId, directories: &[PathBuf]) -> Result<Found, String> {
+fn search(id: &BuildId, directories: &[PathBuf]) -> Result<BinaryFiles, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

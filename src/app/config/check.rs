@@ -39,7 +39,6 @@ impl Facts {
         !self.service_broken && !self.pipelines.iter().any(|draft| draft.broken)
     }
 
-    /// Whether the service runs the component.
     fn runs(&self, kind: Kind, id: &ComponentId) -> bool {
         let named = |list: &[Reference]| list.iter().any(|reference| reference.id == *id);
         match kind {

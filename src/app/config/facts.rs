@@ -5,7 +5,6 @@ use tributary_config::source::Span;
 use tributary_config::{Capability, ComponentId, Endpoint, ExtensionUse};
 use tributary_otlp::Signal;
 
-/// Kind of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Receiver,

@@ -59,7 +59,6 @@ pub(super) fn full(section: &str, name: &str, minimal: &str, keys: &[Key]) -> St
 struct Writer<'o> {
     out: &'o mut String,
     indent: usize,
-    /// Column of the comment marks, inside a comment.
     comment: Option<usize>,
     /// Whether the next line begins an element of a list.
     is_dash_due: bool,

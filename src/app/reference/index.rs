@@ -8,7 +8,6 @@ use super::markdown::{MARK, cell};
 /// Text before the tables.
 const HEAD: &str = include_str!("index.md");
 
-/// Renders the index.
 pub(super) fn render(pages: &[Page]) -> String {
     let mut out = format!("{MARK}{HEAD}");
     let mut kind = "";

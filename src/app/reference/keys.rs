@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 
 use super::words;
 
-/// Key of a configuration.
 #[derive(Debug, Clone, Serialize)]
 pub(in crate::app) struct Key {
     /// Name in its section.
@@ -50,7 +49,6 @@ pub(in crate::app) enum Shape {
     Map,
 }
 
-/// Default of a key.
 struct KeyDefault<'v> {
     value: Option<&'v Value>,
     /// Whether the value is that of the whole section, and differs from the default in the description of the key.
@@ -67,7 +65,6 @@ impl<'s> Reader<'s> {
         Reader { definitions }
     }
 
-    /// Returns the keys of a section with this schema.
     pub(super) fn keys(&self, schema: &'s Value) -> Vec<Key> {
         self.section(schema, None, &mut Vec::new())
     }
@@ -327,13 +324,11 @@ fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.rsplit('/').next()
 }
 
-/// Whether a default switches a section off.
 fn is_off(default: &Value) -> bool {
     default.get("enabled") == Some(&Value::Bool(false))
 }
 
 impl Key {
-    /// Whether the value is one section.
     pub(super) fn is_section(&self) -> bool {
         matches!(self.shape, Shape::Section | Shape::OffSection)
     }

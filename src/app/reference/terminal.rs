@@ -9,7 +9,6 @@ use super::markdown::{default, head};
 /// Width of the text, in columns.
 const WIDTH: usize = 100;
 
-/// Renders a page.
 pub(super) fn render(page: &Page) -> String {
     let mut out = format!("{} {}\n\n", page.kind, page.name);
     wrap(&page.summary, 0, &mut out);
@@ -74,7 +73,6 @@ fn notes(page: &Page, out: &mut String) {
     }
 }
 
-/// Replaces Markdown links by their texts.
 fn without_links(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -81,7 +81,6 @@ pub(super) fn default(value: &Value) -> Option<String> {
     })
 }
 
-/// Returns a constant of an enumeration.
 pub(super) fn constant(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -101,7 +100,6 @@ pub(super) fn alternatives(parts: &[String]) -> String {
     }
 }
 
-/// Returns the type of a list.
 pub(super) fn list(items: &str) -> String {
     match items {
         "not supported" => items.to_owned(),

@@ -34,7 +34,6 @@ struct Definition {
     name: String,
     description: String,
     conditions: Vec<Condition>,
-    /// Keys, with the default values for missing attributes.
     attributes: Vec<(String, Option<Value>)>,
 }
 

@@ -41,7 +41,6 @@ impl Metrics {
         }
     }
 
-    /// Records the number of the current level.
     pub(super) fn at(&self, number: usize) {
         self.level.set(number as f64);
     }

@@ -172,7 +172,6 @@ impl QuantityMetric {
 }
 
 impl Quantity {
-    /// Returns the metric of the quantity.
     pub(super) fn metric(self) -> &'static QuantityMetric {
         // The test checks that every kind has a metric.
         METRICS.get(self as usize).unwrap_or(&METRICS[0])
@@ -319,13 +318,10 @@ pub(super) fn recognize_by_period(
 
 /// Share of a function's own value in a total.
 pub(super) const HOTNESS: &str = "profile.function.hotness";
-/// Received profiles.
 pub(super) const PROFILES: &str = "profile.received.profiles";
-/// Samples of the received profiles.
 pub(super) const SAMPLES: &str = "profile.received.samples";
 /// Frames of the samples, with names or without.
 pub(super) const FRAMES: &str = "profile.received.frames";
-/// Served requests.
 pub(super) const REQUESTS: &str = "profile.requests";
 
 #[cfg(test)]

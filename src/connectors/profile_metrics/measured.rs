@@ -7,12 +7,10 @@ use foldhash::fast::RandomState;
 
 use super::kinds::Quantity;
 
-/// Measurement of one resource.
 #[derive(Debug)]
 pub(super) struct Measured {
     /// The retained attributes of the resource.
     pub(super) retained: Vec<u8>,
-    /// Service of the resource.
     pub(super) service: Vec<u8>,
     /// Hash of the whole resource: the resource may be large, and each of its profiles and series
     /// refers to it.
@@ -23,7 +21,6 @@ pub(super) struct Measured {
     pub(super) unknown: Vec<String>,
 }
 
-/// Counts of the received data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) profiles: u64,
@@ -43,7 +40,6 @@ impl Received {
     }
 }
 
-/// Measurement of a profile.
 #[derive(Debug)]
 pub(super) struct Measurement {
     pub(super) kind: Quantity,
@@ -105,7 +101,6 @@ pub(super) struct Values {
     pub(super) functions: HashMap<Arc<str>, Function, RandomState>,
 }
 
-/// Values of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Function {
     /// Value of the function itself.

@@ -16,7 +16,6 @@ pub(super) struct Served {
     pub(super) service: Vec<u8>,
     /// Spans that serve a request or a message.
     pub(super) spans: u64,
-    /// Counters of requests.
     pub(super) counters: Vec<Counter>,
 }
 
@@ -178,7 +177,6 @@ fn is_value(flags: u32) -> bool {
     flags & NO_RECORDED_VALUE == 0
 }
 
-/// Returns the encoded attributes of a point, concatenated.
 fn encoded(attributes: Attributes<'_>) -> Vec<u8> {
     let mut encoded = Vec::new();
     for attribute in attributes {

@@ -91,7 +91,6 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Closes the window.
     fn close(&mut self) -> Option<Window> {
         let mut window = self.window.take()?;
         // Clocks may go back.

@@ -26,7 +26,6 @@ pub(super) struct Window {
     pub(super) end: u64,
     /// Resources, by their retained attributes.
     pub(super) resources: BTreeMap<Vec<u8>, Resource>,
-    /// Requests by service.
     pub(super) requests: BTreeMap<Vec<u8>, Requests>,
     /// Number of acknowledged items.
     pub(super) items: usize,
@@ -61,7 +60,6 @@ pub(super) enum Gathered {
     Levels(HashMap<Vec<u8>, (u64, Counted), RandomState>),
 }
 
-/// Requests of a service.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) spans: u64,
@@ -133,7 +131,6 @@ impl Window {
         added
     }
 
-    /// Adds served requests by service.
     pub(super) fn serve(&mut self, more: Served, series: &mut Series, most: usize) -> Added {
         let mut added = Added::default();
         let key = bounded(more.service, self.requests.len(), most, |key| {

@@ -21,7 +21,6 @@ use super::measured::{Function, Values};
 use super::window::{Gathered, Resource, Window};
 use tributary_profiles::names::PROFILE_NAME;
 
-/// Scope name of all metrics of this connector.
 const SCOPE_NAME: &str = "tributary/connector/profile_metrics";
 
 /// Attribute with the name of a function, from the semantic conventions.

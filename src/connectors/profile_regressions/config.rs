@@ -77,7 +77,7 @@ impl Default for Config {
 }
 
 const LEAST_BYTES: u64 = 64 << 10;
-const SHORTEST: std::time::Duration = std::time::Duration::from_secs(1);
+const MIN_INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 /// With fewer windows no difference is significant.
 const FEWEST_WINDOWS: u32 = 5;
@@ -98,7 +98,7 @@ impl Validate for Config {
                 problems.error(&["compare_with", &at.to_string()], "duplicate entry");
             }
         }
-        if self.window.0 < SHORTEST || self.window.0 > HOUR {
+        if self.window.0 < MIN_INTERVAL || self.window.0 > HOUR {
             problems.error(&["window"], "must be at least 1s and at most 1h");
         }
         if self.min_windows < FEWEST_WINDOWS {
@@ -152,7 +152,6 @@ impl Config {
         self.compare_with.contains(&Baseline::DayBefore)
     }
 
-    /// Returns the settings of the comparison.
     pub(super) fn settings(&self) -> Settings {
         let number = |of: u32| usize::try_from(of).unwrap_or(usize::MAX);
         let schedule = Schedule {

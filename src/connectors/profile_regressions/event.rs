@@ -13,7 +13,6 @@ use prost::Message as _;
 use super::compare::Part;
 use super::finding::{Comparison, Finding, SeriesKey, Side};
 
-/// Scope name of all events of this connector.
 const SCOPE_NAME: &str = "tributary/connector/profile_regressions";
 
 const SERVICE_NAME: &str = "service.name";

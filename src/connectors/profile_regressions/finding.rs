@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::compare::Change;
 use super::shares::Shares;
 
-/// Identity of a series.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SeriesKey {
     pub(super) service: String,

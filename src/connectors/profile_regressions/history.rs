@@ -13,12 +13,10 @@ use super::shares::{Names, SUM_BYTES, Shares, Sums, name_bytes};
 use super::versions::{Schedule, Versions};
 use tributary_memory::{Budget, Permit};
 
-/// Settings of the comparison.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) schedule: Schedule,
     pub(super) thresholds: Thresholds,
-    /// Whether versions are compared.
     pub(super) versions: bool,
     /// Whether hours are compared; if so, each window with a number divisible by this one counts.
     pub(super) hours: Option<u64>,
@@ -27,7 +25,6 @@ pub(super) struct Settings {
     pub(super) max_bytes: usize,
 }
 
-/// Sums of a closed window.
 #[derive(Debug, Default)]
 pub(super) struct ClosedWindow {
     /// Start and end, in milliseconds since 1970.
@@ -40,7 +37,6 @@ pub(super) struct ClosedWindow {
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) findings: Vec<Finding>,
-    /// Number of comparisons.
     pub(super) comparisons: u64,
     /// Number of samples in windows that were not kept: for lack of memory, and because of too many
     /// series or versions.

@@ -38,7 +38,6 @@ impl Metrics {
         }
     }
 
-    /// Counts a finding.
     pub(super) fn found(&self, finding: &Finding) {
         match finding.is_regression() {
             true => self.regressions.increment(1),

@@ -16,7 +16,6 @@ pub(super) struct FunctionSum {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sums {
     pub(super) total: f64,
-    /// Number of samples.
     pub(super) samples: u64,
     pub(super) functions: HashMap<Arc<str>, FunctionSum, RandomState>,
 }
@@ -25,7 +24,6 @@ pub(super) struct Sums {
 pub(super) const SUM_BYTES: usize = 80;
 
 impl Sums {
-    /// Adds the values of a function.
     pub(super) fn add(&mut self, name: &str, more: FunctionSum) {
         match self.functions.get_mut(name) {
             Some(sum) => {

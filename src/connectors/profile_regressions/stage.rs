@@ -55,7 +55,6 @@ pub(super) fn build(config: &Config, cx: &BuildContext, next: Arc<dyn Consumer>)
 }
 
 struct Observer {
-    /// Duration of a window.
     window: Duration,
     bounds: WindowBounds,
     /// Address of the console; empty without links.

@@ -65,7 +65,6 @@ impl Skipped {
     }
 }
 
-/// Bounds of a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowBounds {
     pub(super) max_series: usize,
@@ -136,7 +135,6 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the number of samples.
     pub(super) fn samples(&self) -> u64 {
         let versions = self
             .sums

@@ -73,7 +73,6 @@ pub(super) fn logs(out: &mut Text<'_>, request: &ExportLogsServiceRequest) -> Re
     Ok(())
 }
 
-/// Writes an aligned line.
 pub(super) fn line(out: &mut Text<'_>, name: &str, value: impl Display) -> Result {
     writeln!(out, "    {name:<15}: {value}")
 }

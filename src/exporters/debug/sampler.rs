@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Interval after which the count restarts, as in the Collector's logger.
-const TICK: Duration = Duration::from_secs(1);
+const SAMPLING_WINDOW: Duration = Duration::from_secs(1);
 
 /// Admits the first batches of every second, and then one in `thereafter`.
 pub(super) struct Sampler {
@@ -35,7 +35,7 @@ impl Sampler {
     /// Whether the next batch is printed.
     pub(super) fn admits(&self, now: Instant) -> bool {
         let mut seen = self.seen.lock();
-        if now.saturating_duration_since(seen.since) >= TICK {
+        if now.saturating_duration_since(seen.since) >= SAMPLING_WINDOW {
             *seen = Seen {
                 since: now,
                 count: 0,
@@ -63,10 +63,10 @@ mod tests {
         let start = Instant::now();
         let expected = [true, true, false, false, true, false, false, true];
         assert_eq!(admitted(&sampler, start, 8), expected);
-        let later = start + TICK + TICK;
+        let later = start + SAMPLING_WINDOW + SAMPLING_WINDOW;
         assert_eq!(admitted(&sampler, later, 8), expected);
         assert_eq!(
-            admitted(&sampler, later + TICK / 2, 3),
+            admitted(&sampler, later + SAMPLING_WINDOW / 2, 3),
             [false, false, true]
         );
     }

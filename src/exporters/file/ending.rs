@@ -29,7 +29,7 @@ pub(super) enum Ending {
 }
 
 /// Maximum number of inspected bytes of the last line.
-const LONGEST: u64 = 64 << 20;
+const MAX_LINE_BYTES: u64 = 64 << 20;
 const CHUNK: u64 = 64 << 10;
 
 /// Returns the kind of ending of the first `len` bytes of the file.
@@ -47,7 +47,7 @@ fn of_lines(file: &File, len: u64) -> io::Result<Ending> {
     let mut tail: Vec<u8> = Vec::new();
     let mut start = len;
     let mut line = None;
-    while line.is_none() && start > 0 && len - start < LONGEST {
+    while line.is_none() && start > 0 && len - start < MAX_LINE_BYTES {
         let from = start.saturating_sub(CHUNK);
         let mut chunk = vec![0; usize::try_from(start - from).unwrap_or_default()];
         file.read_exact_at(&mut chunk, from)?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::config::Config;
 use crate::pipeline::output_memory::OutputMemory;
 use crate::queue::SendError;
-use tributary_otlp::partition::{Grain, partition};
+use tributary_otlp::partition::{PartitionLevel, partition};
 use tributary_otlp::reader::{Field, Fields};
 use tributary_otlp::view::{AnyValue, Message, ResourceEntry, View as _, string_table};
 use tributary_otlp::{Requests, Signal, count};
@@ -93,7 +93,7 @@ impl Groups {
                 self.split_profiles(request, memory, &mut found)?;
                 continue;
             }
-            let shares = partition(signal, request, Grain::Resource, |place| {
+            let shares = partition(signal, request, PartitionLevel::Resource, |place| {
                 found.index(self.file(&place.resource, &[]))
             });
             for share in shares {

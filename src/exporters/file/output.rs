@@ -61,7 +61,6 @@ pub(super) struct Written {
 }
 
 impl Output {
-    /// Returns the output of a path.
     pub(super) fn of(path: &Path) -> Arc<Self> {
         static ALL: LazyLock<Mutex<HashMap<PathBuf, Weak<Output>>>> = LazyLock::new(Mutex::default);
         let mut all = ALL.lock();

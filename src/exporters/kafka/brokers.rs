@@ -91,9 +91,9 @@ impl Brokers {
             otelcol.component.kind = "exporter",
             "The files of the `tls` section have changed; reconnecting to Kafka"
         );
-        let deadline = Instant::now() + ORDERLY;
+        let deadline = Instant::now() + MAX_DELIVERY_TIME;
         while client.in_flight_count() > 0 && Instant::now() < deadline {
-            sleep(LOOK).await;
+            sleep(END_CHECK_INTERVAL).await;
         }
         self.renew(generation);
     }
@@ -146,13 +146,12 @@ fn discard(client: Option<Client>) {
 }
 
 /// Time for a client to deliver its records before it is replaced, and the interval between checks for its end.
-const ORDERLY: Time = Time::from_secs(10);
-const LOOK: Time = Time::from_millis(20);
+const MAX_DELIVERY_TIME: Time = Time::from_secs(10);
+const END_CHECK_INTERVAL: Time = Time::from_millis(20);
 
 /// Time for a replaced client to deliver its remaining records.
 const LAST_DELIVERIES: Time = Time::from_secs(30);
 
-/// Returns the settings of librdkafka's producer.
 fn producer_settings(config: &Config) -> ClientConfig {
     let mut settings = settings(&config.connection());
     let producer = &config.producer;
@@ -172,7 +171,7 @@ fn producer_settings(config: &Config) -> ClientConfig {
     };
     let message_timeout = match message_timeout {
         0 => 0,
-        some => some.max(linger + 1000).min(FOREVER),
+        some => some.max(linger + 1000).min(MAX_LIBRDKAFKA_TIME),
     };
     let answer = match milliseconds(config.timeout) {
         0 => milliseconds(Duration::secs(30)),
@@ -214,7 +213,7 @@ fn producer_settings(config: &Config) -> ClientConfig {
 }
 
 /// librdkafka keeps times in 31 bits.
-const FOREVER: u64 = i32::MAX as u64;
+const MAX_LIBRDKAFKA_TIME: u64 = i32::MAX as u64;
 
 /// Maximum size of librdkafka's queue, in bytes, unless a few records are larger.
 const HELD: usize = 64 << 20;

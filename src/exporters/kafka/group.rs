@@ -31,7 +31,6 @@ pub(super) struct Group {
     pub(super) topic: Option<String>,
     /// Key of the record; empty without a key.
     pub(super) key: Bytes,
-    /// A request.
     pub(super) request: Bytes,
 }
 
@@ -110,7 +109,6 @@ struct Groups {
 }
 
 impl Groups {
-    /// Returns the request of a topic and key.
     fn of(&mut self, topic: Option<String>, key: Bytes) -> &mut Vec<u8> {
         let next = self.all.len();
         let place = *self
@@ -215,7 +213,6 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         .filter_map(|field| field.value.bytes())
 }
 
-/// Returns the fields of a valid message.
 fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     Fields::new(message).map_while(Result::ok)
 }

@@ -22,7 +22,6 @@ use tributary_config::ComponentId;
 use tributary_net::kafka::RecordEncoding;
 use tributary_otlp::{Requests, Signal};
 
-/// One exporter.
 pub(super) struct Exporter {
     pub(super) brokers: Arc<Brokers>,
     routes: [Route; 4],

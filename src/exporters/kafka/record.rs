@@ -10,7 +10,6 @@ use tributary_otlp::Signal;
 /// record, in the format of Kafka 0.11 and later (<https://kafka.apache.org/documentation/#recordbatch>).
 pub(super) const FRAMING: usize = 128;
 
-/// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     /// Spans, data points, log records, samples.

@@ -192,7 +192,6 @@ fn route(keys: &Keys, signal: Signal, left: &[Work], candidates: &mut Candidates
     shares
 }
 
-/// Splits a request among the members.
 fn split_request(
     keys: &Keys,
     signal: Signal,

@@ -11,7 +11,6 @@ use super::config::MemberBackoff;
 /// Longest pause that a member's retry delay can cause, unless `max_interval` is longer.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
-/// Health of a member.
 #[derive(Debug)]
 pub(super) struct Health {
     state: Mutex<State>,
@@ -42,7 +41,6 @@ pub(super) enum Way {
 }
 
 impl Health {
-    /// Returns the state of a new member.
     pub(super) fn new(backoff: MemberBackoff) -> Self {
         Health {
             state: Mutex::new(State::In),

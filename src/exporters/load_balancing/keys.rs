@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::config::{Config, RoutingKey};
 use tributary_otlp::Signal;
-use tributary_otlp::partition::{Grain, ItemContext};
+use tributary_otlp::partition::{ItemContext, PartitionLevel};
 use tributary_otlp::view;
 use tributary_otlp::view::{
     Attributes, ExponentialHistogramPoint, HistogramPoint, LogRecord, Message, Metric, NumberPoint,
@@ -47,13 +47,13 @@ impl Keys {
     }
 
     /// Returns the parts of a request of traces, metrics or logs that have keys of their own.
-    pub(super) fn grain(&self, signal: Signal) -> Grain {
+    pub(super) fn grain(&self, signal: Signal) -> PartitionLevel {
         match self.of(signal) {
             RoutingKey::Service | RoutingKey::Resource | RoutingKey::ProfileSeries => {
-                Grain::Resource
+                PartitionLevel::Resource
             }
-            RoutingKey::TraceId | RoutingKey::Metric => Grain::Entry,
-            RoutingKey::StreamId | RoutingKey::Attributes => Grain::Point,
+            RoutingKey::TraceId | RoutingKey::Metric => PartitionLevel::Entry,
+            RoutingKey::StreamId | RoutingKey::Attributes => PartitionLevel::Point,
         }
     }
 
@@ -87,7 +87,6 @@ impl Hasher<'_> {
         xxh3_64(&self.text)
     }
 
-    /// Returns the key of a profile.
     pub(super) fn profile_key(&mut self, place: &profiles::ProfileContext<'_>) -> u64 {
         self.text.clear();
         let attributes = of_profiles(place);

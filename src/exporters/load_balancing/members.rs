@@ -30,7 +30,6 @@ use tributary_otlp::{Requests, Signal};
 /// Longest wait of the first batch for the first resolution.
 const FIRST_RESOLUTION: Duration = Duration::from_secs(5);
 
-/// The current members.
 pub(super) struct Members {
     current: ArcSwap<Vec<Arc<Member>>>,
     resolved: watch::Sender<bool>,
@@ -48,7 +47,6 @@ pub(super) struct Maker {
     pub(super) budget: Arc<Budget>,
 }
 
-/// One member.
 pub(super) struct Member {
     id: ComponentId,
     pub(super) address: String,

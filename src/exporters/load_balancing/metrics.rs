@@ -6,7 +6,6 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use tributary_config::ComponentId;
 
-/// Metrics of a resolver.
 pub(super) struct ResolverMetrics {
     resolutions: [Counter; 2],
     updates: Counter,
@@ -31,19 +30,16 @@ impl ResolverMetrics {
         }
     }
 
-    /// Records a resolution.
     pub(super) fn resolved(&self, success: bool) {
         self.resolutions[usize::from(success)].increment(1);
     }
 
-    /// Records a change of the members.
     pub(super) fn updated(&self, members: usize) {
         self.updates.increment(1);
         self.backends.set(members as f64);
     }
 }
 
-/// Metrics of a member.
 pub(super) struct MemberMetrics {
     outcomes: [Counter; 2],
     latency: Histogram,

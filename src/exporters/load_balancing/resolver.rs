@@ -9,7 +9,7 @@ use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
 
 use super::config::{Resolver as Config, with_port};
-use tributary_net::discovery::{one_family, read_targets};
+use tributary_net::discovery::{read_targets, single_family};
 use tributary_net::files::FileWatch;
 
 /// Source of the members.
@@ -77,7 +77,7 @@ impl Resolver {
             } => {
                 let found = timeout(*limit, lookup_host((hostname.as_str(), *port))).await;
                 let found = match found {
-                    Ok(Ok(found)) => one_family(found.collect()),
+                    Ok(Ok(found)) => single_family(found.collect()),
                     Ok(Err(error)) => return Err(format!("cannot resolve {hostname}: {error}")),
                     Err(_) => return Err(format!("cannot resolve {hostname} within {limit:?}")),
                 };

@@ -5,80 +5,41 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::component::auth;
-use crate::component::auth::Auth;
-use crate::queue::{QueueConfig, RetryConfig};
+use crate::exporters::http_client_keys::http_client_section;
+use crate::queue::QueueConfig;
 use tributary_compression::compress::CompressionParams;
 use tributary_compression::http::Compression;
 use tributary_config::units::Duration;
-use tributary_config::{ExtensionUse, Headers, Problems, Section, Validate};
+use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{Proxy, parse_url};
-use tributary_net::tls::ClientTls;
 use tributary_otlp::Signal;
 
-/// Sends OTLP requests over HTTP.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Base URL; `/v1/traces`, `/v1/metrics`, `/v1/logs` or `/v1development/profiles` is appended. `https://` means
-    /// TLS, `http://` plaintext. Required, unless every signal has its own.
-    pub endpoint: String,
-    /// Full URL for traces. Default: made from `endpoint`.
-    pub traces_endpoint: String,
-    /// Full URL for metrics. Default: made from `endpoint`.
-    pub metrics_endpoint: String,
-    /// Full URL for logs. Default: made from `endpoint`.
-    pub logs_endpoint: String,
-    /// Full URL for profiles. Default: made from `endpoint`.
-    pub profiles_endpoint: String,
-    /// Encoding of requests: `proto` or `json`. Default: `proto`.
-    pub encoding: Encoding,
-    /// Compression of requests: `gzip`, `zstd`, `snappy`, `x-snappy-framed`, `zlib`, `deflate`, `lz4` or `none`.
-    /// Default: `gzip`.
-    pub compression: Compression,
-    /// Compression level.
-    pub compression_params: CompressionParams,
-    /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
-    pub headers: Headers,
-    /// Time limit of one attempt; 0 means no limit. Default: 30s.
-    pub timeout: Duration,
-    /// TLS settings for `https://` endpoints.
-    pub tls: ClientTls,
-    /// Authentication to the server. Default: none, only `headers` are sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Proxy for all connections, as in `http://user:password@host:3128`; `https://` encrypts the connection to the proxy,
-    /// by `tls`. HTTPS endpoints are reached by CONNECT. Variables such as `HTTPS_PROXY` have no effect. Default: none.
-    pub proxy_url: String,
-    /// Cookies of the servers, kept in memory and sent back to the host that set them, as load balancers with sticky
-    /// sessions need it. Default: off.
-    pub cookies: Section<CookiesConfig>,
-    /// Whether HTTP/2 is offered in the TLS handshake; plaintext is always HTTP/1.1. Default: true.
-    pub force_attempt_http2: bool,
-    /// Number of idle connections to keep in all; 0 is no limit. Default: 100.
-    pub max_idle_conns: usize,
-    /// Number of idle connections to keep to each host; 0 is no limit per host. Default: 0.
-    pub max_idle_conns_per_host: usize,
-    /// Number of concurrent requests to each host, which also bounds the HTTP/1.1 connections to the host; 0 is
-    /// no limit. Default: 0.
-    pub max_conns_per_host: usize,
-    /// Time after which an idle connection is closed; 0 is never. Default: 1m30s.
-    pub idle_conn_timeout: Duration,
-    /// Whether every request gets a connection of its own. Default: false.
-    pub disable_keep_alives: bool,
-    /// Time without received data after which an HTTP/2 connection is pinged; 0 is never. Default: 0.
-    pub http2_read_idle_timeout: Duration,
-    /// Time to wait for the answer to a ping before the connection counts as dead. Above 0. Default: 15s.
-    pub http2_ping_timeout: Duration,
-    /// HTTP/2 receive window in bytes, at least 65535: bytes that the server may send before the collector reads them.
-    /// 0 means 524288. Default: 0.
-    pub read_buffer_size: u32,
-    /// Bytes of a request that are queued in an HTTP/2 connection ahead of the socket; 0 is the default. HTTP/1.1
-    /// writes bodies without a buffer. Default: 524288.
-    pub write_buffer_size: u32,
-    /// Sending queue. With `enabled: false`, senders wait while their data is sent. Default: on.
-    pub sending_queue: Section<QueueConfig>,
-    /// Retries after retryable failures. Default: on.
-    pub retry_on_failure: Section<RetryConfig>,
+http_client_section! {
+    /// Sends OTLP requests over HTTP.
+    pub struct Config {
+        /// Base URL; `/v1/traces`, `/v1/metrics`, `/v1/logs` or `/v1development/profiles` is appended. `https://` means
+        /// TLS, `http://` plaintext. Required, unless every signal has its own.
+        endpoint: String = String::new(),
+        /// Full URL for traces. Default: made from `endpoint`.
+        traces_endpoint: String = String::new(),
+        /// Full URL for metrics. Default: made from `endpoint`.
+        metrics_endpoint: String = String::new(),
+        /// Full URL for logs. Default: made from `endpoint`.
+        logs_endpoint: String = String::new(),
+        /// Full URL for profiles. Default: made from `endpoint`.
+        profiles_endpoint: String = String::new(),
+        /// Encoding of requests: `proto` or `json`. Default: `proto`.
+        encoding: Encoding = Encoding::Proto,
+        /// Compression of requests: `gzip`, `zstd`, `snappy`, `x-snappy-framed`, `zlib`, `deflate`, `lz4` or `none`.
+        /// Default: `gzip`.
+        compression: Compression = Compression::Gzip,
+        /// Compression level.
+        compression_params: CompressionParams = CompressionParams::default(),
+        /// Headers added to every request, as a map or as a list of `name` and `value`. Default: none.
+        headers: Headers = Headers::default(),
+        /// Time limit of one attempt; 0 means no limit. Default: 30s.
+        timeout: Duration = Duration::secs(30),
+    }
 }
 
 /// A cookie jar. It has no settings.
@@ -95,39 +56,6 @@ pub enum Encoding {
     Proto,
     /// OTLP/JSON. Costs several times the CPU time of protobuf on both sides.
     Json,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            endpoint: String::new(),
-            traces_endpoint: String::new(),
-            metrics_endpoint: String::new(),
-            logs_endpoint: String::new(),
-            profiles_endpoint: String::new(),
-            encoding: Encoding::Proto,
-            compression: Compression::Gzip,
-            compression_params: CompressionParams::default(),
-            headers: Headers::default(),
-            timeout: Duration::secs(30),
-            tls: ClientTls::default(),
-            auth: None,
-            proxy_url: String::new(),
-            cookies: Section(None),
-            force_attempt_http2: true,
-            max_idle_conns: 100,
-            max_idle_conns_per_host: 0,
-            max_conns_per_host: 0,
-            idle_conn_timeout: Duration::secs(90),
-            disable_keep_alives: false,
-            http2_read_idle_timeout: Duration::secs(0),
-            http2_ping_timeout: Duration::secs(15),
-            read_buffer_size: 0,
-            write_buffer_size: 512 * 1024,
-            sending_queue: Section(Some(QueueConfig::default())),
-            retry_on_failure: Section(Some(RetryConfig::default())),
-        }
-    }
 }
 
 impl Config {
@@ -172,7 +100,6 @@ impl Config {
         }
     }
 
-    /// Whether a URL requires TLS.
     pub(super) fn is_tls(url: &Uri) -> bool {
         url.scheme_str() == Some("https")
     }

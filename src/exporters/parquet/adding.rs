@@ -25,7 +25,6 @@ pub(super) struct Step {
 
 /// Work to do after rows were added.
 pub(super) struct Todo {
-    /// Whether a file was begun.
     pub(super) begun: bool,
     /// Files with complete row groups.
     pub(super) write: Vec<Arc<Part>>,

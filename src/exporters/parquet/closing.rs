@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout};
 
 use super::early::Early;
-use super::files::{FINISHING, Files};
+use super::files::{Files, MAX_FINISHING_FILES};
 use super::memory::Charge;
 use super::relief::Relief;
 use super::shelf::BATCH_BYTES;
@@ -20,7 +20,7 @@ use tributary_otlp::Signal;
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Interval at which a batch that waits for memory checks whether other parts of the process have
 /// released some.
-const LOOK: Duration = Duration::from_millis(200);
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that a batch waits for files being finished before one more file is finished for it,
 /// because the first files may be stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
@@ -86,7 +86,7 @@ impl Files {
                     self.close_largest().await;
                     since = Instant::now();
                 }
-                let _ = timeout(LOOK, freed).await;
+                let _ = timeout(MEMORY_CHECK_INTERVAL, freed).await;
             }
         });
         waited.await.map_err(|_| {
@@ -98,7 +98,7 @@ impl Files {
 
     async fn close_largest(self: &Arc<Self>) {
         // A stuck file must not keep the other files from making room.
-        if self.finishing.load(Relaxed) >= FINISHING {
+        if self.finishing.load(Relaxed) >= MAX_FINISHING_FILES {
             return;
         }
         let mut largest = None;
@@ -123,7 +123,7 @@ impl Files {
         let Some(queue) = self.setup.queue else {
             return;
         };
-        if self.finishing.load(Relaxed) >= FINISHING {
+        if self.finishing.load(Relaxed) >= MAX_FINISHING_FILES {
             return;
         }
         let mut shelf = self.shelf(signal).await;

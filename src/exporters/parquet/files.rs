@@ -31,7 +31,7 @@ use tributary_otlp::Signal;
 pub(super) const LARGE_BATCH: usize = 64 << 10;
 /// Maximum number of files being finished at the same time. More files would only compete for the
 /// same disk, each with a row group in memory.
-pub(super) const FINISHING: usize = 4;
+pub(super) const MAX_FINISHING_FILES: usize = 4;
 
 /// Settings and destination of the files.
 pub(super) struct Setup {
@@ -89,7 +89,7 @@ impl Files {
             open,
             partial: Arc::default(),
             finishing: AtomicUsize::new(0),
-            turns: Semaphore::new(FINISHING),
+            turns: Semaphore::new(MAX_FINISHING_FILES),
             lines: Signal::ALL.map(|_| Arc::default()),
             first_in_line: Mutex::new(()),
             tasks: TaskTracker::new(),

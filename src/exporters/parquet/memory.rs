@@ -42,7 +42,7 @@ static ENCODERS: LazyLock<usize> = LazyLock::new(|| cores().min(4));
 const ENCODER_BYTES: usize = 6 << 20;
 /// Interval at which a turn that waits for memory checks whether other parts of the process have
 /// released some.
-const LOOK: Duration = Duration::from_millis(200);
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A share of the memory; released by dropping it.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Memory {
             if is_only || has_room {
                 break;
             }
-            let _ = timeout(LOOK, freed).await;
+            let _ = timeout(MEMORY_CHECK_INTERVAL, freed).await;
         }
         Turn {
             memory: self.clone(),

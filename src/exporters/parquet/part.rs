@@ -25,7 +25,6 @@ pub(super) struct Part {
     writing: Arc<AsyncMutex<Writing>>,
     /// Bytes of written row groups.
     bytes: Arc<AtomicU64>,
-    /// Rows of complete row groups.
     rows: AtomicUsize,
 }
 
@@ -41,10 +40,8 @@ enum Writing {
     Failed(PlaceError),
 }
 
-/// A finished file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Finished {
-    /// Contents of the file.
     pub(super) summary: FileSummary,
     /// Size of the file in bytes.
     pub(super) bytes: u64,
@@ -79,7 +76,6 @@ impl Part {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the rows of complete row groups.
     pub(super) fn rows(&self) -> usize {
         self.rows.load(Relaxed)
     }

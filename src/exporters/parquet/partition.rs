@@ -27,7 +27,7 @@ pub(super) const NO_HOUR: i64 = i64::MIN;
 const NO_VALUE: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Maximum bytes of a value in the name of a directory: file systems allow 255 bytes for the whole
 /// name.
-const LONGEST: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 impl Key {
     pub(super) fn new(kind: TableKind, partition: &Partition) -> Self {
@@ -113,9 +113,9 @@ fn escape(value: &str, out: &mut String) {
             let _ = write!(out, "%{byte:02X}");
         }
     }
-    if out.len() - start > LONGEST {
+    if out.len() - start > MAX_NAME_LENGTH {
         let hash = xxhash_rust::xxh3::xxh3_64(value.as_bytes());
-        out.truncate(start + LONGEST - 17);
+        out.truncate(start + MAX_NAME_LENGTH - 17);
         let _ = write!(out, "-{hash:016x}");
     }
 }
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(directory("a b=*\0"), format!("{start}a%20b%3D%2A%00"));
         let (one, other) = ("x".repeat(400) + "1", "x".repeat(400) + "2");
         assert_ne!(directory(&one), directory(&other));
-        assert!(directory(&one).len() <= start.len() + LONGEST);
+        assert!(directory(&one).len() <= start.len() + MAX_NAME_LENGTH);
     }
 
     #[test]

@@ -28,7 +28,7 @@ struct Recent {
 }
 
 /// Minimum time between two searches for partitions without rows.
-const CLEAR: Duration = Duration::from_secs(1);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
 static SERVICE: LazyLock<Arc<str>> = LazyLock::new(|| OVERFLOW.into());
 
@@ -67,7 +67,9 @@ impl Recent {
             *last = now;
             return true;
         }
-        let may_clear = self.cleared.is_none_or(|cleared| now - cleared >= CLEAR);
+        let may_clear = self
+            .cleared
+            .is_none_or(|cleared| now - cleared >= CLEANUP_INTERVAL);
         if self.last.len() >= most && may_clear {
             self.cleared = Some(now);
             self.last.retain(|_, last| now - *last < window);

@@ -48,7 +48,6 @@ pub(super) struct Closing {
 }
 
 impl QueueRoom {
-    /// Returns the room of a queue with this configuration.
     pub(super) fn of(config: &QueueConfig) -> Self {
         QueueRoom {
             sizer: config.sizer(),

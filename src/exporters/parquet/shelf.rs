@@ -44,11 +44,9 @@ pub(super) struct Open {
     pub(super) _counted: Counted,
 }
 
-/// Number of open files on all shelves.
 #[derive(Clone, Default)]
 pub(super) struct OpenFiles(Arc<AtomicUsize>);
 
-/// One counted open file.
 pub(super) struct Counted(OpenFiles);
 
 /// Memory of a file without rows in bytes: its name, table entries, and tasks.
@@ -85,7 +83,7 @@ pub(super) struct Ending {
 
 /// Idle time after which an ending exporter finishes a file, so that not every batch gets a file of
 /// its own.
-const GATHER: Duration = Duration::from_millis(50);
+const GATHERING_TIME: Duration = Duration::from_millis(50);
 /// Time after which an ending exporter finishes a file in any case, because the shutdown has a
 /// deadline.
 const LONGEST_GATHER: Duration = Duration::from_secs(1);
@@ -235,7 +233,7 @@ impl Open {
         let due = due.min(self.since.max(since) + LONGEST_GATHER);
         match is_busy {
             true => due,
-            false => due.min(self.touched + GATHER),
+            false => due.min(self.touched + GATHERING_TIME),
         }
     }
 

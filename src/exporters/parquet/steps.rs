@@ -113,7 +113,7 @@ impl Steps {
         let (signal, sink) = (batch.signal, &mut stepping);
         match table::append(signal, &requests, layout, by_service, &memory, sink) {
             Ok(()) => {}
-            Err(RowError::Full(_)) => return Ended::Failed(SendError::no_memory(&memory)),
+            Err(RowError::RoomExhausted(_)) => return Ended::Failed(SendError::no_memory(&memory)),
             Err(error) => {
                 return Ended::Failed(unreadable(&format!(
                     "cannot make rows of the batch: {error}"

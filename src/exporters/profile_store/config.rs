@@ -61,7 +61,6 @@ impl Default for Config {
 const SHORTEST_RETENTION: std::time::Duration = std::time::Duration::from_secs(10);
 
 impl Config {
-    /// Settings of the store.
     pub(super) fn options(&self) -> ProfileStoreOptions {
         ProfileStoreOptions {
             max_memory: self.max_memory.0,

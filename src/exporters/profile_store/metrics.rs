@@ -7,7 +7,6 @@ use crate::metric::{self, Metric};
 use tributary_config::ComponentId;
 use tributary_profile_store::Stats;
 
-/// Metrics of this component.
 pub(super) const METRICS: &[Metric] = &[
     metric::gauge(
         "tributary_exporter_profile_store_disk_bytes",

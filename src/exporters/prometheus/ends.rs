@@ -3,20 +3,20 @@
 use smallvec::{SmallVec, smallvec};
 
 /// Minimum number of end times that are remembered; duplicates usually arrive soon.
-const LEAST: usize = 8;
+const MIN_END_TIMES: usize = 8;
 /// Maximum number of end times that are remembered.
-const MOST: usize = 1024;
+const MAX_END_TIMES: usize = 1024;
 /// Time span in nanoseconds for which end times are remembered, between these bounds. Deltas
 /// overtake each other if several requests are in flight, or if several clients have series with
 /// the same labels.
-const BACK: u64 = 5_000_000_000;
+const REMEMBERED_NANOS: u64 = 5_000_000_000;
 
 /// The end times of the last deltas of a series, in nanoseconds since 1970.
 #[derive(Debug, Clone)]
 pub(super) struct Ends {
     /// Ascending end times. A few are stored in place, because a separate vector would take half as
     /// much memory again.
-    known: SmallVec<[u64; LEAST]>,
+    known: SmallVec<[u64; MIN_END_TIMES]>,
     /// The newest forgotten end time. A delta that is not newer may be a duplicate.
     forgotten: u64,
 }
@@ -39,9 +39,9 @@ impl Ends {
             return false;
         }
         let newest = self.known.last().copied().unwrap_or(0).max(end);
-        let is_old = |first: &u64| first.saturating_add(BACK) < newest;
-        let forget = self.known.len() >= MOST
-            || self.known.len() >= LEAST && self.known.first().is_some_and(is_old);
+        let is_old = |first: &u64| first.saturating_add(REMEMBERED_NANOS) < newest;
+        let forget = self.known.len() >= MAX_END_TIMES
+            || self.known.len() >= MIN_END_TIMES && self.known.first().is_some_and(is_old);
         match (forget, at.checked_sub(1)) {
             // The delta itself is the oldest one.
             (true, None) => self.forgotten = end,
@@ -96,7 +96,7 @@ mod tests {
         assert!((60..70).all(|end| !ends.admit(end * SECOND)));
         // The delta may be a duplicate.
         assert!(!ends.admit(45 * SECOND));
-        assert_eq!(ends.known.len(), LEAST);
+        assert_eq!(ends.known.len(), MIN_END_TIMES);
     }
 
     #[test]
@@ -107,9 +107,9 @@ mod tests {
         assert_eq!(ends.known.len(), 999);
         let (before, most) = (ends.bytes(), ends.growth());
         assert!((1000..1025).all(|end| ends.admit(end)));
-        assert!(ends.growth() > 0 && ends.bytes() <= before + most.max(8 * MOST));
+        assert!(ends.growth() > 0 && ends.bytes() <= before + most.max(8 * MAX_END_TIMES));
         assert!((1025..5000).all(|end| ends.admit(end)));
-        assert!(ends.bytes() <= size_of::<Ends>() + MOST * size_of::<u64>());
+        assert!(ends.bytes() <= size_of::<Ends>() + MAX_END_TIMES * size_of::<u64>());
         // Later, a few end times are enough.
         assert!((100..1200).all(|seconds| ends.admit(seconds * SECOND)));
         assert!(!ends.admit(1190 * SECOND) && !ends.admit(50 * SECOND));

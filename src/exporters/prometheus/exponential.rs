@@ -240,7 +240,6 @@ impl Side {
     }
 }
 
-/// Lowest scale of native histograms.
 const LOWEST_SCALE: i32 = -4;
 const HIGHEST_SCALE: i32 = 8;
 /// Maximum number of buckets of one sign. SDKs use at most 160 by default. At the lowest scale, the

@@ -56,7 +56,6 @@ impl Family {
     }
 }
 
-/// The series of a family.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) labels: Labels,

@@ -17,7 +17,6 @@ pub(super) fn hash_value(name: u64, value: &str) -> u64 {
     xxh3_64_with_seed(value.as_bytes(), name)
 }
 
-/// Returns the hash of a label's name.
 pub(super) fn hash_name(escaped: &str) -> u64 {
     xxh3_64_with_seed(escaped.as_bytes(), *SEED)
 }

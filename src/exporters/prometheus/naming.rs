@@ -32,7 +32,6 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Returns the name of a metric.
     pub(super) fn of_metric(full: &str) -> Self {
         Name {
             escaped: escaped(full, true).into(),
@@ -40,7 +39,6 @@ impl Name {
         }
     }
 
-    /// Returns the name of a label.
     pub(super) fn of_label(full: &str) -> Self {
         Name {
             escaped: escaped(full, false).into(),
@@ -48,7 +46,6 @@ impl Name {
         }
     }
 
-    /// Returns the spelling for a client.
     pub(super) fn spelled(&self, utf8: bool) -> &str {
         if utf8 { &self.full } else { &self.escaped }
     }
@@ -176,7 +173,6 @@ impl Namer {
         not_a_digit(words.join("_"))
     }
 
-    /// Joins the words of the name.
     fn joined(&self, name: &str) -> String {
         let letters = |c: char| c.is_ascii_alphanumeric() || c == ':' || c == '_';
         let words = name.split(|c| !letters(c)).filter(|word| !word.is_empty());

@@ -2,7 +2,6 @@
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderValue};
 
-/// Format of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Format {
     pub(super) syntax: Syntax,
@@ -14,7 +13,6 @@ pub(super) struct Format {
     escaping: bool,
 }
 
-/// Syntax of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
     /// Prometheus' text format.

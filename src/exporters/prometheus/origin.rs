@@ -26,7 +26,6 @@ pub(super) struct Origin {
     seen: AtomicU32,
 }
 
-/// A label with its value.
 #[derive(Debug)]
 pub(super) struct Label {
     pub(super) name: Name,
@@ -44,7 +43,6 @@ pub(super) struct Target {
 }
 
 impl Origin {
-    /// Returns the labels.
     pub(super) fn labels(&self) -> impl Iterator<Item = (&Name, &str)> {
         self.labels.iter().map(|label| (&label.name, &*label.value))
     }

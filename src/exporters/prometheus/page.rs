@@ -72,7 +72,6 @@ pub(super) struct Page {
     /// Whether a part of the first family was written.
     begun: bool,
     targets: Option<(Name, Vec<Arc<Origin>>)>,
-    /// Number of this scrape.
     scrape: u32,
     ended: bool,
 }

@@ -48,7 +48,6 @@ impl Protobuf {
         self.metrics.len()
     }
 
-    /// Adds a series to the family.
     pub(super) fn series(&mut self, slot: &Slot, labels: &Labels, kind: Kind) {
         self.metric.clear();
         for (name, value) in labels.unpack(&slot.labels).chain(slot.origin.labels()) {

@@ -9,7 +9,6 @@ use parking_lot::Mutex;
 use crate::component::BuildContext;
 use tributary_memory::{Budget, Permit};
 
-/// The room of one table.
 #[derive(Debug)]
 pub(super) struct Room {
     limit: usize,

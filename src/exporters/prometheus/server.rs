@@ -18,7 +18,7 @@ use crate::component::{BuildContext, BuildError};
 use tributary_net::Owner;
 use tributary_net::auth::Guard;
 use tributary_net::server::{
-    Bound, Handler, Peer, Protocol, ServerOptions, busy, plain, tls_source,
+    BoundServer, Handler, Peer, Protocol, ServerOptions, busy, plain, tls_source,
 };
 
 /// Binds the socket. Connections are accepted only after the start.
@@ -26,8 +26,8 @@ pub(super) fn bind(
     config: &Config,
     cx: &BuildContext,
     table: &Arc<Table>,
-) -> Result<Bound<Scrapes>, BuildError> {
-    let owner = Owner::new(&cx.id, "exporter").over("http");
+) -> Result<BoundServer<Scrapes>, BuildError> {
+    let owner = Owner::new(&cx.id, "exporter").with_transport("http");
     let counter = |format: &'static str| {
         counter!(
             "tributary_exporter_prometheus_scrapes",
@@ -56,11 +56,10 @@ pub(super) fn bind(
     };
     cx.listeners
         .bind(&cx.id, &config.endpoint)
-        .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+        .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
         .map_err(|error| BuildError(error.to_string()))
 }
 
-/// Serves scrapes.
 pub(super) struct Scrapes {
     guard: Option<Guard>,
     table: Arc<Table>,

@@ -40,7 +40,6 @@ pub(super) struct Point {
     /// The value; `None` if the point marks the end of the series.
     pub(super) value: Option<Value>,
     pub(super) exemplars: Vec<Exemplar>,
-    /// Whether the value is a delta.
     pub(super) delta: bool,
 }
 

@@ -40,7 +40,6 @@ pub(super) struct Table {
     config: Config,
     namer: Namer,
     began: Instant,
-    /// Number of scrapes.
     scrapes: AtomicU32,
     families: RwLock<Families>,
     origins: Origins,
@@ -68,7 +67,6 @@ struct Families {
 pub(super) struct Rejected(pub(super) [usize; Rejection::ALL.len()]);
 
 impl Rejected {
-    /// Returns the total.
     pub(super) fn total(&self) -> usize {
         self.0.iter().sum()
     }
@@ -88,7 +86,6 @@ const MOST_ORIGINS_PER_BYTE: usize = 16;
 struct Reading {
     now: u32,
     rejected: Rejected,
-    /// Buffer for keys.
     key: Vec<u8>,
 }
 

@@ -5,15 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// A sample line of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
-    /// Name of the family.
     pub(crate) family: String,
-    /// Name of the sample.
     pub(crate) name: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) value: f64,
     /// Timestamp as written.
     pub(crate) time: Option<String>,
-    /// Labels of the exemplar.
     pub(crate) exemplar: Option<BTreeMap<String, String>>,
 }
 

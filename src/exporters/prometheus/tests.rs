@@ -27,12 +27,10 @@ mod any;
 mod native;
 mod rules;
 
-/// Returns a table with this configuration.
 fn table(config: Config) -> Arc<Table> {
     Arc::new(Table::new(&config, &context("prometheus")))
 }
 
-/// A whole page.
 fn page(table: &Arc<Table>, accept: &str) -> Vec<u8> {
     let mut headers = http::HeaderMap::new();
     headers.insert(http::header::ACCEPT, accept.parse().unwrap());

@@ -7,12 +7,11 @@ use super::family::Family;
 use super::kind::Kind;
 use super::labels::Labels;
 use super::naming::Name;
-use super::number::{float, integer, open_metrics_float, unsigned};
 use super::origin::Target;
 use super::slot::Slot;
 use super::value::Value;
+use tributary_prometheus::number::{float, integer, open_metrics_float, unsigned};
 
-/// Writer of the text formats.
 #[derive(Debug)]
 pub(super) struct Text {
     pub(super) open_metrics: bool,
@@ -71,7 +70,6 @@ impl Text {
         );
     }
 
-    /// Writes the lines of a series.
     pub(super) fn series(
         &mut self,
         family: &Family,

@@ -142,7 +142,6 @@ impl Verifier {
         }
     }
 
-    /// Replaces the users. Returns whether the users changed.
     pub(super) fn replace(&self, users: Users) -> bool {
         let changed = !self.users.load().same(&users);
         if changed {
@@ -151,7 +150,6 @@ impl Verifier {
         changed
     }
 
-    /// Verifies the password of a user.
     pub(super) fn verify(&self, user: &[u8], password: &[u8], peer: IpAddr) -> Verdict {
         let users = self.users.load();
         if password.len() > LONGEST_PASSWORD {

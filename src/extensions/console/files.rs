@@ -7,10 +7,8 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A file of the page.
 pub(super) struct PageFile {
     name: &'static str,
-    /// The media type.
     pub(super) content_type: &'static str,
     /// The content as it is in the repository.
     pub(super) content: &'static [u8],

@@ -122,7 +122,6 @@ impl Console {
         named.peek().is_some() && named.all(|host| is_local_or_in(host, allowed))
     }
 
-    /// Logs a request for profiles.
     fn log_access<B>(&self, request: &Request<B>, user: &UserIdentity, peer: &Peer) {
         info!(
             otelcol.component.id = %self.id,

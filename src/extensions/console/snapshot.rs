@@ -28,7 +28,6 @@ const INTERVAL: Duration = Duration::from_millis(950);
 /// Maximum number of clients in a snapshot. The clients with the most bytes are included.
 const MAX_CLIENTS: usize = 100;
 
-/// Source of snapshots.
 pub(super) struct Snapshots {
     introspection: Arc<Introspection>,
     health: Arc<Health>,

@@ -161,7 +161,6 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the permissions of the directory.
     pub(super) fn directory_mode(&self) -> Option<u32> {
         let mode = u32::from_str_radix(&self.directory_permissions, 8).ok()?;
         (mode <= 0o777).then_some(mode)

@@ -20,7 +20,7 @@ use crate::pipeline::output_memory::{OutputMemory, refusal};
 use crate::processors::matching::Choice;
 use tributary_otlp::Signal;
 use tributary_otlp::attributes::{Actions, AttributeLevel};
-use tributary_otlp::edit::Unedited;
+use tributary_otlp::edit::EditError;
 use tributary_otlp::reader::{Fields, WireFault};
 use tributary_otlp::view;
 use tributary_otlp::view::{Message, ResourceEntry, ScopeEntry, View as _};
@@ -49,8 +49,8 @@ pub(in crate::processors) fn apply(
     {
         let edited = actions.apply_to_resources_of_profiles(request, output);
         let edited = edited.map_err(|error| match error {
-            Unedited::Malformed(error) => broken(error.to_string()),
-            Unedited::Full(_) => refusal(output.no_room()),
+            EditError::Malformed(error) => broken(error.to_string()),
+            EditError::RoomExhausted(_) => refusal(output.no_room()),
         })?;
         return Ok(edited.map(|edited| (tributary_otlp::count(Signal::Profiles, &edited), edited)));
     }

@@ -4,7 +4,6 @@ use metrics::{Counter, Gauge, Histogram};
 
 use tributary_config::ComponentId;
 
-/// Metrics of one processor.
 pub(super) struct Metrics {
     pub(super) send_size: Histogram,
     pub(super) send_size_bytes: Histogram,

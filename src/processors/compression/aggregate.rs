@@ -34,14 +34,12 @@ const MAX_SERIES: usize = 100_000;
 
 const FULL: &str = "the compression processor is full, because the next stage does not accept profiles; retry later";
 
-/// Settings of the configuration.
 pub(super) struct Settings {
     pub(super) options: SummaryOptions,
     pub(super) interval: Duration,
     pub(super) max_bytes: usize,
 }
 
-/// Builds the processor.
 pub(super) fn stage(cx: &BuildContext, settings: Settings) -> Stage {
     let budget = cx.budget.clone();
     let metrics = Metrics::new(&cx.id.to_string());
@@ -71,7 +69,6 @@ struct Gatherer {
     holding: Holding<(), Ready>,
 }
 
-/// The current window.
 #[derive(Default)]
 struct Window {
     pending: Option<Pending>,
@@ -141,7 +138,6 @@ impl Gatherer {
         self.holding.wake();
     }
 
-    /// Closes the window.
     fn close_window(&self, window: &mut Window) {
         window.due = None;
         // The senders of all requests in the window may have stopped waiting before the requests

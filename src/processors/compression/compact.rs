@@ -261,7 +261,6 @@ mod tests {
     use crate::pipeline::testing::Scripted;
     use crate::testing::named_batch;
 
-    /// A record of a scope of a resource.
     fn one(resource: &str, schema_url: &str, scope: &str, record: &str) -> ResourceLogs {
         let key = |key: &str| KeyValue {
             key: key.to_owned(),

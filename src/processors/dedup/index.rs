@@ -20,7 +20,7 @@ struct Slot {
 }
 
 /// Minimum number of slots: one cache line.
-const FEWEST: usize = 8;
+const MIN_SLOTS: usize = 8;
 
 impl Index {
     /// Creates an empty table without allocating memory.
@@ -58,14 +58,13 @@ impl Index {
     pub(super) fn insert(&mut self, hash: u32, place: u32) {
         // Grow at four fifths: the lookup of a missing key then reads one or two cache lines.
         if 5 * self.len >= 4 * self.slots.len() {
-            self.resize((2 * self.slots.len()).max(FEWEST));
+            self.resize((2 * self.slots.len()).max(MIN_SLOTS));
         }
         self.len += 1;
         let mark = mark(hash);
         self.put(Slot { mark, place });
     }
 
-    /// Removes a position.
     pub(super) fn remove(&mut self, hash: u32, place: u32) {
         let mark = mark(hash);
         let found = self
@@ -97,7 +96,7 @@ impl Index {
     /// rebuilt.
     pub(super) fn shrink(&mut self, fewest: usize) {
         if self.slots.len() > 8 * self.len.max(fewest) {
-            self.resize((2 * self.len).next_power_of_two().max(FEWEST));
+            self.resize((2 * self.len).next_power_of_two().max(MIN_SLOTS));
         }
     }
 

@@ -177,7 +177,6 @@ impl Keys {
         self.hash(item).wrapping_add(context).max(DUPLICATE + 1)
     }
 
-    /// Returns the key of one of several equal items.
     fn nth(&self, key: u128, equal: &mut Ordinals) -> u128 {
         // Keys are hashes, so adding the hash of the entry gives a range of keys for each entry.
         let here = key.wrapping_add(equal.entry);
@@ -275,7 +274,6 @@ const POINT: u128 = 3;
 
 /// Number of equal items so far in an entry of a request.
 struct Ordinals {
-    /// Hash of the entry.
     entry: u128,
     before: HashMap<u128, u64, Passing>,
 }

@@ -101,7 +101,6 @@ impl Drop for Memory {
 pub(super) struct State {
     pub(super) seen: Seen,
     pub(super) in_flight: InFlight,
-    /// Number of deliveries.
     deliveries: u64,
     /// Values last reported to the metrics.
     told: (usize, u64),

@@ -15,7 +15,7 @@ use crate::processors::decoding;
 use tributary_memory::{Budget, NoRoom, Permit};
 use tributary_otlp::{Requests, Signal};
 use tributary_profiles::Shape;
-use tributary_profiles::identity::Delivery;
+use tributary_profiles::identity::DeliveryIdentity;
 
 /// Requests of a batch.
 pub(super) struct Offer {
@@ -30,7 +30,6 @@ struct Part {
     request: Bytes,
     /// Key of the whole request; [`NONE`] until it is computed.
     key: u128,
-    /// Range of the keys of its items.
     items: Range<usize>,
     profiles: Option<Profiles>,
 }
@@ -40,13 +39,16 @@ struct Profiles {
     /// Memory for the sketches and the records of each profile.
     _noted: Permit,
     /// Identities of profiles, where some have no ids.
-    deliveries: Vec<Option<Delivery>>,
+    deliveries: Vec<Option<DeliveryIdentity>>,
 }
 
 /// Memory for a profile while its request is examined: its sketch, its keys, its id and its
 /// outcome. The sum is doubled because lists double when they grow.
-const PROFILE_BYTES: usize =
-    2 * (size_of::<Sketch>() + size_of::<Option<Delivery>>() + 2 * size_of::<(u64, &[u8])>() + 80);
+const PROFILE_BYTES: usize = 2
+    * (size_of::<Sketch>()
+        + size_of::<Option<DeliveryIdentity>>()
+        + 2 * size_of::<(u64, &[u8])>()
+        + 80);
 
 /// Remainder of a batch.
 pub(super) struct Rest {
@@ -98,7 +100,6 @@ impl Offer {
         self.parts.is_empty()
     }
 
-    /// Returns all requests unchanged.
     pub(super) fn requests(self) -> Requests {
         self.parts.into_iter().map(|part| part.request).collect()
     }

@@ -10,7 +10,7 @@ use super::keys::{Keys, NONE, fields, messages};
 use tributary_otlp::edit::{Editor, put_delimited};
 use tributary_otlp::reader::{Field, Fields, Value};
 use tributary_profiles::entries::Entries;
-use tributary_profiles::identity::{Delivery, Identities, delivery_key};
+use tributary_profiles::identity::{DeliveryIdentity, Identities, delivery_key};
 use tributary_profiles::ingest::ingest;
 use tributary_profiles::reindex::{CopiedEntries, ProfileFault};
 use tributary_profiles::write::encode;
@@ -19,12 +19,10 @@ use tributary_profiles::{Dictionary, Shape};
 /// The parts of an encoded profile that its identity needs.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Sketch {
-    /// Valid profile id.
     profile_id: Option<[u8; 16]>,
     /// Indices in the string table.
     kind: u64,
     unit: u64,
-    /// Number of samples.
     pub(super) samples: usize,
 }
 
@@ -126,7 +124,7 @@ pub(super) fn deliveries(
     request: &[u8],
     shape: &Shape,
     ignored: &[String],
-) -> Result<Vec<Option<Delivery>>, ProfileFault> {
+) -> Result<Vec<Option<DeliveryIdentity>>, ProfileFault> {
     let (entries, resources) = Entries::of_shape(request, shape)?;
     let mut memory = Vec::new();
     let mut identities = Identities::new(&entries, &mut memory);
@@ -145,8 +143,9 @@ pub(super) fn deliveries(
 }
 
 /// Returns the keys of profiles, in order.
-pub(super) fn keys(keys: &Keys, deliveries: &[Option<Delivery>]) -> Vec<u128> {
-    let key = |known: &Option<Delivery>| known.map_or(NONE, |known| keys.profile(known.key));
+pub(super) fn keys(keys: &Keys, deliveries: &[Option<DeliveryIdentity>]) -> Vec<u128> {
+    let key =
+        |known: &Option<DeliveryIdentity>| known.map_or(NONE, |known| keys.profile(known.key));
     deliveries.iter().map(key).collect()
 }
 
@@ -156,7 +155,7 @@ pub(super) fn keys(keys: &Keys, deliveries: &[Option<Delivery>]) -> Vec<u128> {
 pub(super) fn without(
     request: &[u8],
     sketches: &[Sketch],
-    deliveries: &[Option<Delivery>],
+    deliveries: &[Option<DeliveryIdentity>],
     drop: &[bool],
     decode: bool,
 ) -> Bytes {
@@ -169,7 +168,11 @@ pub(super) fn without(
 
 /// Returns `None` if the rewritten request would be incomplete: a later version of the protocol may
 /// have more fields, and samples without observations are left out.
-fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Option<Bytes> {
+fn rewrite(
+    request: &[u8],
+    deliveries: &[Option<DeliveryIdentity>],
+    drop: &[bool],
+) -> Option<Bytes> {
     let mut dictionary = Dictionary::default();
     let mut ingested = ingest(
         request,
@@ -205,7 +208,7 @@ fn rewrite(request: &[u8], deliveries: &[Option<Delivery>], drop: &[bool]) -> Op
 pub(super) fn fill(
     request: &[u8],
     sketches: &[Sketch],
-    deliveries: &[Option<Delivery>],
+    deliveries: &[Option<DeliveryIdentity>],
 ) -> Option<Vec<u8>> {
     edit(request, sketches, deliveries, &[])
 }
@@ -214,7 +217,7 @@ pub(super) fn fill(
 fn edit(
     request: &[u8],
     sketches: &[Sketch],
-    deliveries: &[Option<Delivery>],
+    deliveries: &[Option<DeliveryIdentity>],
     drop: &[bool],
 ) -> Option<Vec<u8>> {
     let mut editor = Editor::new(request);
@@ -285,7 +288,7 @@ mod tests {
         bytes
     }
 
-    fn known(request: &[u8]) -> Vec<Option<Delivery>> {
+    fn known(request: &[u8]) -> Vec<Option<DeliveryIdentity>> {
         deliveries(request, &Shape::of(request), &[]).unwrap()
     }
 

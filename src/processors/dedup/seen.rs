@@ -25,14 +25,14 @@ pub(super) const BYTES_PER_KEY: usize = 40;
 /// Keys allocated and charged together: 20 KiB.
 pub(super) const CHUNK: usize = 512;
 
-/// Spans per window, which sets the precision of times.
-const STRETCHES: u32 = 128;
+/// Time steps per window: the precision of the times of keys.
+const TIME_STEPS_PER_WINDOW: u32 = 128;
 
 /// Shards of the index.
 const PARTS: usize = 16;
 
 /// Expired keys removed per new key, so that no call removes many at once.
-const SWEEP: usize = 4;
+const REMOVALS_PER_KEY: usize = 4;
 
 /// Keys remembered within a time window and a byte limit.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Seen {
         self.advance(now);
         let before = self.next;
         for key in keys {
-            self.sweep(SWEEP);
+            self.sweep(REMOVALS_PER_KEY);
             if !self.make_room() {
                 break;
             }
@@ -143,7 +143,7 @@ impl Seen {
             return;
         }
         match self.stretches.back_mut() {
-            Some(last) if now - last.began < self.window / STRETCHES => {
+            Some(last) if now - last.began < self.window / TIME_STEPS_PER_WINDOW => {
                 last.ended = now;
                 last.end = self.next;
             }
@@ -305,7 +305,6 @@ impl InFlight {
 /// Capacity that an empty table keeps: half a megabyte.
 const KEPT: usize = 16 << 10;
 
-/// Keys are already hashes.
 #[inline]
 fn whole_hash(key: u128) -> u64 {
     (key >> 64) as u64

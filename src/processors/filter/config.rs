@@ -44,14 +44,14 @@ pub struct Config {
     pub spans: SpanFilters,
 }
 
-/// Handling of conditions that cannot be evaluated.
+/// Handling of conditions and statements that cannot be evaluated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorMode {
-    /// The condition is false, and the error is logged.
+    /// A condition is false, a statement has no effect, and the error is logged.
     #[default]
     Ignore,
-    /// The condition is false.
+    /// A condition is false, and a statement has no effect.
     Silent,
     /// The request is refused.
     Propagate,

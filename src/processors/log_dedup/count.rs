@@ -66,7 +66,6 @@ impl Identity {
         }
     }
 
-    /// Returns the records of a request, with their keys.
     pub(super) fn find<'a>(&self, request: &'a [u8], found: &mut Found<'a>) {
         for resource in messages(request, 1) {
             let resource_key = self.keys.resource(resource);

@@ -8,7 +8,6 @@ use tributary_otlp::reader::{Field, Fields};
 pub(super) const BODY: u32 = 5;
 pub(super) const ATTRIBUTES: u32 = 6;
 
-/// Path of a field of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Path {
     /// The field of the record: its body or its attributes.

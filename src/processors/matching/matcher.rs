@@ -9,7 +9,7 @@ use super::literal::Literal;
 use crate::component::BuildError;
 use tributary_config::re2;
 use tributary_otlp::Signal;
-use tributary_otlp::attributes::Select;
+use tributary_otlp::attributes::AttributeSelector;
 use tributary_otlp::view::{
     AnyValue, Attributes, LogRecord, Message, Metric, ResourceEntry, ScopeEntry, Span, View as _,
 };
@@ -345,7 +345,7 @@ impl Selecting<'_> {
     }
 }
 
-impl Select for Selecting<'_> {
+impl AttributeSelector for Selecting<'_> {
     fn resource(&mut self, resource: ResourceEntry<'_>) -> bool {
         self.of_resource(resource)
     }

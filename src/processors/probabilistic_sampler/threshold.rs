@@ -79,8 +79,8 @@ impl Threshold {
 /// Returns the exponent of the smallest power of two above the number, for numbers from 2^-56 to 1.
 #[allow(clippy::cast_possible_truncation)] // 11 bits.
 fn exponent(number: f64) -> i32 {
-    const BIAS: i32 = 1022;
-    ((number.to_bits() >> 52) & 0x7ff) as i32 - BIAS
+    const EXPONENT_BIAS: i32 = 1022;
+    ((number.to_bits() >> 52) & 0x7ff) as i32 - EXPONENT_BIAS
 }
 
 impl Randomness {
@@ -105,11 +105,11 @@ impl Randomness {
 
     /// Whether this is a hash, with any seed: 24 of its bits repeat other bits.
     pub(super) fn is_hash(self) -> bool {
-        const MIXED: u64 = (1 << 28) - 1;
+        const LOW_28_BITS: u64 = (1 << 28) - 1;
         let bucket = self.0 & (BUCKETS - 1);
-        let mixed = self.0 >> BUCKET_BITS & MIXED;
+        let mixed = self.0 >> BUCKET_BITS & LOW_28_BITS;
         let unused = mixed >> 18 << 8 | mixed & 0xff;
-        self.0 >> 42 == BUCKETS - 1 - bucket && (unused ^ (unused << 10)) & MIXED == mixed
+        self.0 >> 42 == BUCKETS - 1 - bucket && (unused ^ (unused << 10)) & LOW_28_BITS == mixed
     }
 
     /// Reads an `rv` value: 14 hexadecimal digits.
@@ -129,7 +129,6 @@ impl Randomness {
 /// The bits of the Collector's hash that decide.
 pub(super) const BUCKET_BITS: u32 = 14;
 
-/// The values of those bits.
 pub(super) const BUCKETS: u64 = 1 << BUCKET_BITS;
 
 /// Returns FNV-1a of 32 bits (<https://www.ietf.org/archive/id/draft-eastlake-fnv-17.html>) of the seed, in little-endian

@@ -21,7 +21,6 @@ const MAX_MEMBERS: usize = 31;
 
 type Pairs<'t> = SmallVec<[(&'t str, &'t str); 4]>;
 
-/// A trace state.
 #[derive(Debug, Default)]
 pub(super) struct TraceState<'t> {
     /// `rv` and `th`.

@@ -11,7 +11,7 @@ use super::rules::{Rules, Verdict};
 use super::summary::Deed;
 use super::values::only_string;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{BodyDecision, Rewriter as _, StringPlace, TextDecision};
+use tributary_otlp::strings::{BodyDecision, Rewriter as _, StringLocation, TextDecision};
 use tributary_otlp::view::text_of;
 use tributary_redaction::ScanOutcome;
 
@@ -19,7 +19,7 @@ use tributary_redaction::ScanOutcome;
 pub(super) fn redact(
     redactor: &mut Redactor<'_>,
     rules: &Rules,
-    place: StringPlace,
+    place: StringLocation,
     value: &[u8],
 ) -> Result<BodyDecision, Refusal> {
     let mut walk = Walk {
@@ -50,7 +50,7 @@ pub(super) fn redact(
 struct Walk<'w, 'p> {
     redactor: &'w mut Redactor<'p>,
     rules: &'w Rules,
-    place: StringPlace,
+    place: StringLocation,
     /// Path of the current value; empty for the body itself. One buffer serves the whole body, so that a long key is
     /// not copied for each value below it.
     path: String,
@@ -157,7 +157,7 @@ impl Walk<'_, '_> {
         }
         match self
             .redactor
-            .text(StringPlace::AttributeKeys, entry.key.as_bytes())?
+            .text(StringLocation::AttributeKeys, entry.key.as_bytes())?
         {
             TextDecision::Keep => {}
             TextDecision::Replace(key) => entry.key = key,
@@ -225,7 +225,6 @@ impl Walk<'_, '_> {
         }))
     }
 
-    /// Applies the detectors to a text.
     fn detected(&mut self, text: &str) -> Result<TextDecision, Refusal> {
         Ok(match self.redactor.scan(self.place, text)? {
             ScanOutcome::Clean => TextDecision::Keep,

@@ -10,7 +10,7 @@ use super::sanitizer_config::{DbSanitizerConfig, UrlSanitizerConfig};
 use tributary_config::units::Secret;
 use tributary_config::{Problems, Validate};
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{StringPlace, StringPlaces};
+use tributary_otlp::strings::{StringLocation, StringLocations};
 use tributary_redaction::{
     CustomDetectorConfig, DetectorConfig, HashFunction, Hasher, Pattern, Scanner, ScannerSettings,
     SettingsError,
@@ -194,7 +194,7 @@ pub enum Chosen {
     /// All places.
     All,
     /// One place.
-    One(StringPlace),
+    One(StringLocation),
 }
 
 impl Chosen {
@@ -206,7 +206,7 @@ impl Chosen {
         }
     }
 
-    fn has(self, place: StringPlace) -> bool {
+    fn has(self, place: StringLocation) -> bool {
         match self {
             Chosen::Default => !place.is_identifier(),
             Chosen::All => true,
@@ -226,7 +226,7 @@ impl<'de> Deserialize<'de> for Chosen {
         Ok(match String::deserialize(deserializer)?.as_str() {
             "default" => Chosen::Default,
             "all" => Chosen::All,
-            name => Chosen::One(StringPlace::deserialize(name.into_deserializer())?),
+            name => Chosen::One(StringLocation::deserialize(name.into_deserializer())?),
         })
     }
 }
@@ -237,18 +237,17 @@ impl JsonSchema for Chosen {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let places = StringPlace::ALL.into_iter().map(StringPlace::name);
+        let places = StringLocation::ALL.into_iter().map(StringLocation::name);
         let names: Vec<&str> = ["default", "all"].into_iter().chain(places).collect();
         json_schema!({ "type": "string", "enum": names })
     }
 }
 
 impl Config {
-    /// Returns the places to scan.
-    pub(super) fn places(&self) -> StringPlaces {
-        let all = StringPlace::ALL.into_iter();
+    pub(super) fn places(&self) -> StringLocations {
+        let all = StringLocation::ALL.into_iter();
         match &self.scan {
-            None => StringPlaces::contents(),
+            None => StringLocations::contents(),
             Some(chosen) => all
                 .filter(|place| chosen.iter().any(|chosen| chosen.has(*place)))
                 .collect(),

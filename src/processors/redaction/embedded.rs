@@ -6,14 +6,14 @@ use super::redactor::Redactor;
 use super::refusal::{Refusal, with_reason};
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_otlp::Signal;
-use tributary_otlp::room::Full;
-use tributary_otlp::strings::{RewriteError, StringPlace, rewrite};
+use tributary_otlp::room::RoomExhausted;
+use tributary_otlp::strings::{RewriteError, StringLocation, rewrite};
 
 impl<'p> Redactor<'p> {
     /// Returns an embedded request without private data; `None` if it stays unchanged.
     pub(super) fn request(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -40,7 +40,7 @@ impl<'p> Redactor<'p> {
         match redacted {
             Ok(redacted) => Ok(redacted.map(Vec::from)),
             Err(RewriteError::Malformed(reason)) => Err(none(reason.to_owned())),
-            Err(RewriteError::Full) => Err(none(Full.to_string())),
+            Err(RewriteError::RoomExhausted) => Err(none(RoomExhausted.to_string())),
             Err(RewriteError::Rewriter(refusal)) => Err(refusal),
         }
     }

@@ -6,7 +6,7 @@ use super::policy::Policy;
 use super::refusal::Reason;
 use crate::component::BuildContext;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::StringPlace;
+use tributary_otlp::strings::StringLocation;
 use tributary_redaction::{DetectorId, Hits};
 
 /// A source of hits other than the detectors: one of the Collector's keys.
@@ -33,7 +33,6 @@ pub(super) struct Counters {
     handles: Vec<Option<Counter>>,
     /// Number of original files that were removed from profiles.
     originals: Option<Counter>,
-    /// Number of refused requests, by reason.
     refused: [Counter; Reason::ALL.len()],
 }
 
@@ -46,8 +45,8 @@ impl Counters {
         let rules = policy.rules.is_some();
         let inside = policy.signals(signal);
         let mut handles = Vec::new();
-        handles.resize_with(StringPlace::ALL.len() * COLUMNS, || None);
-        for place in StringPlace::ALL {
+        handles.resize_with(StringLocation::ALL.len() * COLUMNS, || None);
+        for place in StringLocation::ALL {
             let mut signals = inside.iter();
             if !policy.places.has(place) || !signals.any(|signal| place.signals().contains(signal))
             {
@@ -100,21 +99,20 @@ impl Counters {
 
     /// Counts the hits of a scan, and clears `hits`.
     #[cold]
-    pub(super) fn found(&self, place: StringPlace, hits: &mut Hits) {
+    pub(super) fn found(&self, place: StringLocation, hits: &mut Hits) {
         for (detector, count) in hits.iter() {
             self.add(place, detector.index(), count.into());
         }
         hits.clear();
     }
 
-    /// Counts the hits of a rule.
-    pub(super) fn ruled(&self, place: StringPlace, rule: Rule, count: u64) {
+    pub(super) fn ruled(&self, place: StringLocation, rule: Rule, count: u64) {
         if count > 0 {
             self.add(place, DetectorId::COUNT + rule as usize, count);
         }
     }
 
-    fn add(&self, place: StringPlace, column: usize, count: u64) {
+    fn add(&self, place: StringLocation, column: usize, count: u64) {
         let handle = self.handles.get(place as usize * COLUMNS + column);
         if let Some(Some(handle)) = handle {
             handle.increment(count);

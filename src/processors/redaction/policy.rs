@@ -4,13 +4,13 @@ use super::config::{Config, OriginalPayload, RedactionMode, SummaryDetail, Unkno
 use super::rules::Rules;
 use crate::component::BuildError;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{StringPlace, StringPlaces, Tables};
+use tributary_otlp::strings::{StringLocation, StringLocations, Tables};
 use tributary_redaction::{Detector, DetectorId, Scanner};
 
 /// Settings and tables shared by all requests of a processor.
 pub(super) struct Policy {
     pub(super) tables: Tables,
-    pub(super) places: StringPlaces,
+    pub(super) places: StringLocations,
     pub(super) scanner: Scanner,
     /// The active detectors, with their names.
     pub(super) detectors: Vec<(DetectorId, String)>,
@@ -47,7 +47,7 @@ impl Policy {
             scanner,
             rules: Rules::new(config)?,
             everywhere: config.scan.is_some(),
-            looks_at_keys: places.has(StringPlace::AttributeKeys),
+            looks_at_keys: places.has(StringLocation::AttributeKeys),
             report: config.mode == RedactionMode::Report,
             redacts_originals: config.original_payload == OriginalPayload::Redact,
             embedded: config
@@ -70,8 +70,12 @@ impl Policy {
     }
 
     /// Returns the signal whose request a bytes value is configured to be, under this key or as a body.
-    pub(super) fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
-        if key.is_none() && place != StringPlace::LogBodies {
+    pub(super) fn embedded_signal(
+        &self,
+        place: StringLocation,
+        key: Option<&[u8]>,
+    ) -> Option<Signal> {
+        if key.is_none() && place != StringLocation::LogBodies {
             return None;
         }
         let mut embedded = self.embedded.iter();
@@ -80,20 +84,20 @@ impl Policy {
     }
 
     /// Whether the rules apply to the location.
-    pub(super) fn acts_on(&self, place: StringPlace) -> bool {
+    pub(super) fn acts_on(&self, place: StringLocation) -> bool {
         self.places.has(place)
             && (self.everywhere
                 || matches!(
                     place,
-                    StringPlace::ResourceAttributes
-                        | StringPlace::ScopeAttributes
-                        | StringPlace::SpanAttributes
-                        | StringPlace::EventAttributes
-                        | StringPlace::LogAttributes
-                        | StringPlace::DatapointAttributes
-                        | StringPlace::LogBodies
-                        | StringPlace::SpanNames
-                        | StringPlace::ProfileAttributes
+                    StringLocation::ResourceAttributes
+                        | StringLocation::ScopeAttributes
+                        | StringLocation::SpanAttributes
+                        | StringLocation::EventAttributes
+                        | StringLocation::LogAttributes
+                        | StringLocation::DatapointAttributes
+                        | StringLocation::LogBodies
+                        | StringLocation::SpanNames
+                        | StringLocation::ProfileAttributes
                 ))
     }
 

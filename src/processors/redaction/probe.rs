@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::rules::{Memory, Rules, Verdict};
 use tributary_otlp::Signal;
 use tributary_otlp::reader::{Field, Fields, Value, WireFault};
-use tributary_otlp::strings::{RewriteError, Rewriter, StringPlace, TextDecision};
+use tributary_otlp::strings::{RewriteError, Rewriter, StringLocation, TextDecision};
 use tributary_otlp::view::{AnyValue, Message, View as _};
 use tributary_redaction::{Hits, ScanOutcome};
 
@@ -50,7 +50,7 @@ impl<'p> Probe<'p> {
 impl Rewriter for Probe<'_> {
     type Refusal = Refusal;
 
-    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Refusal> {
+    fn text(&mut self, place: StringLocation, text: &[u8]) -> Result<TextDecision, Refusal> {
         if !self.in_place {
             let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
             let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
@@ -84,13 +84,13 @@ impl Rewriter for Probe<'_> {
         self.policy.has_embedded_requests()
     }
 
-    fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
+    fn embedded_signal(&self, place: StringLocation, key: Option<&[u8]>) -> Option<Signal> {
         self.policy.embedded_signal(place, key)
     }
 
     fn rewrite_embedded(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -147,18 +147,18 @@ impl<'a> Judge<'_, 'a> {
         }
         for tables in tables() {
             for entry in each(tables?.fields(), ATTRIBUTES) {
-                if self.attribute(StringPlace::ProfileAttributes, 1, &entry?)? {
+                if self.attribute(StringLocation::ProfileAttributes, 1, &entry?)? {
                     return Ok(true);
                 }
             }
         }
         for resource in each(Fields::new(request), RESOURCES) {
             let resource = resource?;
-            if self.set(StringPlace::ResourceAttributes, &resource, 1)? {
+            if self.set(StringLocation::ResourceAttributes, &resource, 1)? {
                 return Ok(true);
             }
             for scope in each(resource.fields(), 2) {
-                if self.set(StringPlace::ScopeAttributes, &scope?, 3)? {
+                if self.set(StringLocation::ScopeAttributes, &scope?, 3)? {
                     return Ok(true);
                 }
             }
@@ -169,7 +169,7 @@ impl<'a> Judge<'_, 'a> {
     /// Checks the attributes of a resource or scope.
     fn set(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         around: &Field<'a>,
         attributes: u32,
     ) -> Result<bool, WireFault> {
@@ -186,7 +186,7 @@ impl<'a> Judge<'_, 'a> {
     /// Checks an attribute. The field `reference` has the index of its key in the strings.
     fn attribute(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         reference: u32,
         attribute: &Field<'a>,
     ) -> Result<bool, WireFault> {
@@ -194,7 +194,7 @@ impl<'a> Judge<'_, 'a> {
             return Ok(false);
         }
         let (mut key, mut value): (Option<&[u8]>, Option<&[u8]>) = (None, None);
-        let dictionary = place == StringPlace::ProfileAttributes;
+        let dictionary = place == StringLocation::ProfileAttributes;
         for field in attribute.fields() {
             let field = field?;
             let twice = match (field.number, field.value) {

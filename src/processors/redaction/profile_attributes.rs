@@ -12,7 +12,7 @@ use super::refusal::with_reason;
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_otlp::Signal;
 use tributary_otlp::strings::{
-    AttributeDecision, RewriteError, SetAttribute, StringPlace, rewrite,
+    AttributeDecision, RewriteError, SetAttribute, StringLocation, rewrite,
 };
 use tributary_profiles::names::BUILD_IDS;
 
@@ -27,7 +27,7 @@ impl Rework<'_> {
         let Some(tables) = &mut request.dictionary else {
             return Ok(kept);
         };
-        let place = StringPlace::ProfileAttributes;
+        let place = StringLocation::ProfileAttributes;
         let proto::ProfilesDictionary {
             attribute_table,
             string_table,

@@ -23,7 +23,7 @@ use super::refusal::{Refusal, with_reason};
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
-use tributary_otlp::strings::{RewriteError, Rewriter as _, StringPlace, TextDecision, rewrite};
+use tributary_otlp::strings::{RewriteError, Rewriter as _, StringLocation, TextDecision, rewrite};
 use tributary_profiles::{Dictionary, Profiles, layout, pprof};
 use tributary_redaction::{Hits, ScanOutcome};
 
@@ -97,7 +97,7 @@ pub(super) struct Rework<'p> {
     /// Indices of the strings with hits. Only these are scanned again.
     suspects: &'p HashSet<usize>,
     /// Index of the redacted string, by the index and place of the unredacted one.
-    strings: HashMap<(i32, StringPlace), i32>,
+    strings: HashMap<(i32, StringLocation), i32>,
 }
 
 impl Rework<'_> {
@@ -124,7 +124,7 @@ impl Rework<'_> {
             for profile in &mut scope.profiles {
                 for kind in [&mut profile.sample_type, &mut profile.period_type] {
                     let Some(kind) = kind else { continue };
-                    let place = StringPlace::SampleTypes;
+                    let place = StringLocation::SampleTypes;
                     self.string(place, &mut kind.type_strindex, &mut tables.string_table)?;
                     self.string(place, &mut kind.unit_strindex, &mut tables.string_table)?;
                 }
@@ -134,7 +134,6 @@ impl Rework<'_> {
         Ok(request)
     }
 
-    /// Redacts the original files of profiles.
     fn originals(&mut self, request: &mut ExportProfilesServiceRequest) -> Reworked<()> {
         let profiles = request
             .resource_profiles
@@ -241,20 +240,20 @@ impl Rework<'_> {
             ..
         } = tables;
         for mapping in mapping_table {
-            let place = StringPlace::MappingFiles;
+            let place = StringLocation::MappingFiles;
             self.string(place, &mut mapping.filename_strindex, string_table)?;
         }
         for function in function_table {
-            let place = StringPlace::FunctionFiles;
+            let place = StringLocation::FunctionFiles;
             self.string(place, &mut function.filename_strindex, string_table)?;
-            let place = StringPlace::FunctionNames;
+            let place = StringLocation::FunctionNames;
             self.string(place, &mut function.name_strindex, string_table)?;
             self.string(place, &mut function.system_name_strindex, string_table)?;
         }
         for attribute in attribute_table {
-            let place = StringPlace::AttributeKeys;
+            let place = StringLocation::AttributeKeys;
             self.string(place, &mut attribute.key_strindex, string_table)?;
-            let place = StringPlace::SampleTypes;
+            let place = StringLocation::SampleTypes;
             self.string(place, &mut attribute.unit_strindex, string_table)?;
         }
         Ok(())
@@ -263,7 +262,7 @@ impl Rework<'_> {
     /// Redacts a reference to a string. If the string has a hit, the reference then points to the redacted string.
     fn string(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         reference: &mut i32,
         strings: &mut Vec<String>,
     ) -> Reworked<()> {

@@ -14,14 +14,13 @@ use super::sanitize::About;
 use super::summary::{Deed, Summary};
 use super::values::{Only, hides, text_of};
 use tributary_memory::Budget;
-use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringPlace, TextDecision};
+use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringLocation, TextDecision};
 use tributary_redaction::{Hits, ScanOutcome, Unscannable};
 
 /// Maximum length of a key, or of a path in a body, in a summary, in bytes. A path repeats the keys above it, so without
 /// a limit a summary could be many times as long as the body.
 const LONGEST_NAME: usize = 256;
 
-/// Redactor of one request.
 pub(super) struct Redactor<'p> {
     pub(super) policy: &'p Policy,
     pub(super) counters: &'p Counters,
@@ -38,7 +37,7 @@ pub(super) struct Redactor<'p> {
 pub(super) struct Set {
     pub(super) summary: Summary,
     pub(super) about: About,
-    pub(super) place: Option<StringPlace>,
+    pub(super) place: Option<StringLocation>,
     /// The attribute whose strings are being scanned.
     pub(super) looking: Option<String>,
     /// Whether the attribute contains data that its reader ignores, and that the rules thus have not checked.
@@ -64,7 +63,11 @@ impl<'p> Redactor<'p> {
     }
 
     /// Applies the detectors to a text.
-    pub(super) fn scan(&mut self, place: StringPlace, text: &str) -> Result<ScanOutcome, Refusal> {
+    pub(super) fn scan(
+        &mut self,
+        place: StringLocation,
+        text: &str,
+    ) -> Result<ScanOutcome, Refusal> {
         let outcome = self.policy.scanner.scan(text, &mut self.hits);
         self.scanned(place, outcome)
     }
@@ -73,7 +76,7 @@ impl<'p> Redactor<'p> {
     #[inline(always)]
     pub(super) fn scan_bytes(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         text: &[u8],
     ) -> Result<ScanOutcome, Refusal> {
         let outcome = self.policy.scanner.scan_bytes(text, &mut self.hits);
@@ -83,7 +86,7 @@ impl<'p> Redactor<'p> {
     #[inline(always)]
     fn scanned(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         outcome: Result<ScanOutcome, Unscannable>,
     ) -> Result<ScanOutcome, Refusal> {
         let outcome = outcome.map_err(|error| Refusal::unscannable(place, error))?;
@@ -97,7 +100,7 @@ impl<'p> Redactor<'p> {
     pub(super) fn block<'t>(
         &self,
         rules: &Rules,
-        place: StringPlace,
+        place: StringLocation,
         text: &'t str,
         sanitize: impl FnOnce(&str) -> Option<String>,
     ) -> Result<Cow<'t, str>, Refusal> {
@@ -120,7 +123,7 @@ impl<'p> Redactor<'p> {
     pub(super) fn ruled_text(
         &mut self,
         rules: &Rules,
-        place: StringPlace,
+        place: StringLocation,
         text: &[u8],
     ) -> Result<TextDecision, Refusal> {
         let text = std::str::from_utf8(text).map_err(|_| Refusal::NotUtf8(place))?;
@@ -133,14 +136,14 @@ impl<'p> Redactor<'p> {
         let hidden = set.is_some_and(|set| set.hidden && set.place == Some(place));
         let blocked = match place {
             // Only sanitizers treat a span name as a value, unless all places are configured.
-            StringPlace::SpanNames if !self.policy.everywhere => rules
+            StringLocation::SpanNames if !self.policy.everywhere => rules
                 .sanitizers
                 .span_name(text, about)
                 .map_or(Cow::Borrowed(text), |name| {
                     self.counters.ruled(place, Rule::Sanitizers, 1);
                     Cow::Owned(name)
                 }),
-            StringPlace::SpanNames => self.block(rules, place, text, |text| {
+            StringLocation::SpanNames => self.block(rules, place, text, |text| {
                 rules.sanitizers.span_name(text, about)
             })?,
             _ if self.policy.everywhere || hidden => self.block(rules, place, text, |_| None)?,
@@ -160,7 +163,7 @@ impl<'p> Redactor<'p> {
     }
 
     /// Records that the current attribute has changed.
-    pub(super) fn looked_at(&mut self, place: StringPlace, rules: &Rules) {
+    pub(super) fn looked_at(&mut self, place: StringLocation, rules: &Rules) {
         if let Some(set) = self.sets.last_mut()
             && set.place == Some(place)
             && let Some(key) = set.looking.take()
@@ -174,7 +177,7 @@ impl<'p> Redactor<'p> {
     fn ruled_attribute(
         &mut self,
         rules: &Rules,
-        place: StringPlace,
+        place: StringLocation,
         seen: &SetAttribute<'_>,
     ) -> Result<AttributeDecision, Refusal> {
         let key = seen.key;
@@ -251,7 +254,7 @@ impl<'p> Redactor<'p> {
     /// Applies the rules to an attribute. In mode `report`, the result only tells whether the detectors must scan it.
     pub(super) fn rule(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         seen: SetAttribute<'_>,
     ) -> Result<AttributeDecision, Refusal> {
         let policy = self.policy;

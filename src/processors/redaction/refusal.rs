@@ -2,7 +2,7 @@
 
 use crate::pipeline::output_memory::OutputMemory;
 use tributary_memory::NoRoom;
-use tributary_otlp::strings::{RewriteError, StringPlace};
+use tributary_otlp::strings::{RewriteError, StringLocation};
 use tributary_redaction::Unscannable;
 
 /// Reason why a string, or the data around it, is refused.
@@ -12,21 +12,21 @@ pub(super) enum Refusal {
     #[error("a string in {} cannot be scanned: {error}", place.name())]
     Unscannable {
         /// Place of the value.
-        place: StringPlace,
+        place: StringLocation,
         /// Reason of the scanner.
         error: Unscannable,
     },
     /// A string is not UTF-8.
     #[error("a string in {} is not UTF-8", .0.name())]
-    NotUtf8(StringPlace),
+    NotUtf8(StringLocation),
     /// A body or an attribute's value is malformed.
     #[error("a value in {} is malformed", .0.name())]
-    Unreadable(StringPlace),
+    Unreadable(StringLocation),
     /// A value listed as an embedded request is not a request.
     #[error("bytes in {}, which `embedded_otlp` lists, are not a request of that signal: {reason}", place.name())]
     NoRequest {
         /// Place of the value.
-        place: StringPlace,
+        place: StringLocation,
         /// Reason why the bytes are not a request.
         reason: String,
     },
@@ -50,7 +50,7 @@ pub(super) fn with_reason(
     output: &OutputMemory,
 ) -> RewriteError<Refusal> {
     match refused {
-        RewriteError::Full => RewriteError::Rewriter(Refusal::NoRoom(output.no_room())),
+        RewriteError::RoomExhausted => RewriteError::Rewriter(Refusal::NoRoom(output.no_room())),
         refused => refused,
     }
 }
@@ -58,7 +58,7 @@ pub(super) fn with_reason(
 impl Refusal {
     /// Converts a refusal of the scanner. Bytes that are not UTF-8 get a refusal of their own, because they were not
     /// scanned.
-    pub(super) fn unscannable(place: StringPlace, error: Unscannable) -> Self {
+    pub(super) fn unscannable(place: StringLocation, error: Unscannable) -> Self {
         match error {
             Unscannable::NotUtf8 => Refusal::NotUtf8(place),
             error => Refusal::Unscannable { place, error },
@@ -104,7 +104,7 @@ impl Reason {
     pub(super) fn of(refused: &RewriteError<Refusal>) -> Self {
         match refused {
             RewriteError::Malformed(_) => Reason::Malformed,
-            RewriteError::Full => Reason::Memory,
+            RewriteError::RoomExhausted => Reason::Memory,
             RewriteError::Rewriter(refusal) => match refusal {
                 Refusal::NoRoom(_) => Reason::Memory,
                 Refusal::NotUtf8(_) | Refusal::Unreadable(_) => Reason::Malformed,

@@ -6,7 +6,8 @@ use super::summary::keys;
 use super::values::summed_up;
 use tributary_otlp::Signal;
 use tributary_otlp::strings::{
-    Amendment, AttributeDecision, BodyDecision, Rewriter, SetAttribute, StringPlace, TextDecision,
+    Amendment, AttributeDecision, BodyDecision, Rewriter, SetAttribute, StringLocation,
+    TextDecision,
 };
 use tributary_redaction::ScanOutcome;
 
@@ -14,7 +15,7 @@ impl Rewriter for Redactor<'_> {
     type Refusal = Refusal;
 
     #[inline(always)]
-    fn text(&mut self, place: StringPlace, text: &[u8]) -> Result<TextDecision, Refusal> {
+    fn text(&mut self, place: StringLocation, text: &[u8]) -> Result<TextDecision, Refusal> {
         let policy = self.policy;
         let change = match &policy.rules {
             None => match self.scan_bytes(place, text)? {
@@ -43,7 +44,7 @@ impl Rewriter for Redactor<'_> {
         self.policy.report
     }
 
-    fn open(&mut self, place: StringPlace, message: &[u8]) -> Result<(), Refusal> {
+    fn open(&mut self, place: StringLocation, message: &[u8]) -> Result<(), Refusal> {
         let mut set = Set {
             place: Some(place),
             ..Set::default()
@@ -59,7 +60,7 @@ impl Rewriter for Redactor<'_> {
 
     fn attribute(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         seen: SetAttribute<'_>,
     ) -> Result<AttributeDecision, Refusal> {
         let policy = self.policy;
@@ -83,7 +84,7 @@ impl Rewriter for Redactor<'_> {
         Ok(decided)
     }
 
-    fn body(&mut self, place: StringPlace, value: &[u8]) -> Result<BodyDecision, Refusal> {
+    fn body(&mut self, place: StringLocation, value: &[u8]) -> Result<BodyDecision, Refusal> {
         let policy = self.policy;
         let Some(rules) = policy.rules.as_ref().filter(|_| policy.acts_on(place)) else {
             return Ok(BodyDecision::Inspect);
@@ -99,13 +100,13 @@ impl Rewriter for Redactor<'_> {
         self.policy.has_embedded_requests()
     }
 
-    fn embedded_signal(&self, place: StringPlace, key: Option<&[u8]>) -> Option<Signal> {
+    fn embedded_signal(&self, place: StringLocation, key: Option<&[u8]>) -> Option<Signal> {
         self.policy.embedded_signal(place, key)
     }
 
     fn rewrite_embedded(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         signal: Signal,
         request: &[u8],
     ) -> Result<Option<Vec<u8>>, Refusal> {
@@ -118,7 +119,7 @@ impl Rewriter for Redactor<'_> {
         Ok(redacted)
     }
 
-    fn close(&mut self, _: StringPlace) -> Vec<Amendment> {
+    fn close(&mut self, _: StringLocation) -> Vec<Amendment> {
         let policy = self.policy;
         match (self.sets.pop(), &policy.rules) {
             (Some(set), Some(rules)) if !policy.report => set.summary.amendments(rules.verbosity),

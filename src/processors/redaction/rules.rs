@@ -50,9 +50,8 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Maximum number of cached keys; bounds the memory for requests in which all keys differ.
-    const MOST: usize = 1024;
+    const MAX_CACHED_KEYS: usize = 1024;
 
-    /// Returns the verdict on a key, and caches it.
     pub(super) fn verdict(&mut self, rules: &Rules, key: &str) -> Verdict {
         if rules.is_open_to_all() {
             return Verdict::Open;
@@ -61,7 +60,7 @@ impl Memory {
             return *known;
         }
         let verdict = rules.verdict(key);
-        if self.known.len() < Memory::MOST {
+        if self.known.len() < Memory::MAX_CACHED_KEYS {
             self.known.insert(key.to_owned(), verdict);
         }
         verdict
@@ -125,12 +124,10 @@ impl Rules {
         }
     }
 
-    /// Whether an allowed pattern matches the value.
     pub(super) fn allows_value(&self, text: &str) -> bool {
         self.allowed_values.is_match(text)
     }
 
-    /// Whether a part of a value is blocked.
     pub(super) fn blocks_value(&self, text: &str) -> bool {
         self.any_blocked_value.is_match(text)
     }

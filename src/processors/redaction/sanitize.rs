@@ -5,11 +5,10 @@ use std::borrow::Cow;
 use super::config::Config;
 use super::sanitizer_config::UrlSanitizerConfig;
 use tributary_otlp::reader::{Field, Fields, Value};
-use tributary_otlp::strings::StringPlace;
+use tributary_otlp::strings::StringLocation;
 use tributary_redaction::sanitize;
 use tributary_redaction::sanitize::Database;
 
-/// The sanitizers of a configuration.
 #[derive(Debug)]
 pub(super) struct Sanitizers {
     url: Option<UrlSanitizerConfig>,
@@ -100,14 +99,14 @@ impl Sanitizers {
     }
 
     /// Reads the facts about a message that the sanitizers need before they process its strings.
-    pub(super) fn about(&self, place: StringPlace, message: &[u8]) -> About {
+    pub(super) fn about(&self, place: StringLocation, message: &[u8]) -> About {
         const KIND: u32 = 6;
         let (mut name, mut older) = (String::new(), String::new());
         let mut about = About::default();
         for field in Fields::new(message).map_while(Result::ok) {
             match field.value {
                 Value::Varint(kind)
-                    if field.number == KIND && place == StringPlace::SpanAttributes =>
+                    if field.number == KIND && place == StringLocation::SpanAttributes =>
                 {
                     about.kind = kind;
                 }
@@ -177,7 +176,6 @@ fn changed(text: Cow<'_, str>) -> Option<String> {
 pub(super) struct About {
     /// Returns `db.system.name` or `db.system` in lower case; empty if neither is present.
     db_system: String,
-    /// Kind of the span.
     kind: u64,
     /// Whether the span has HTTP attributes.
     http: bool,

@@ -42,7 +42,6 @@ const DEEDS: [(Option<&str>, &str); 8] = [
     (None, "redaction.body.ignored.count"),
 ];
 
-/// All keys of summaries.
 pub(super) fn keys() -> impl Iterator<Item = &'static str> {
     DEEDS
         .iter()

@@ -9,7 +9,7 @@ use prost::Message as _;
 use super::refusal::Refusal;
 use super::rules::Rules;
 use tributary_otlp::reader::Fields;
-use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringPlace};
+use tributary_otlp::strings::{AttributeDecision, SetAttribute, StringLocation};
 use tributary_otlp::view;
 
 /// Share of an attribute's value that its text covers.
@@ -26,7 +26,7 @@ pub(super) enum Only {
 /// A value as text, and the share of the value that the text covers.
 pub(super) fn text_of<'s>(
     rules: &Rules,
-    place: StringPlace,
+    place: StringLocation,
     seen: &SetAttribute<'s>,
 ) -> Result<(Cow<'s, str>, Only), Refusal> {
     let value = seen.value.unwrap_or_default();

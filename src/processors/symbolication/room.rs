@@ -6,11 +6,11 @@ use tributary_memory::Permit;
 ///
 /// A location of a few bytes may have thirty functions, each inlined into the next. Real requests
 /// grow up to three times if every location is new.
-const FEWEST: usize = 8 << 20;
-const TIMES: usize = 8;
+const MIN_BYTES: usize = 8 << 20;
+const GROWTH_FACTOR: usize = 8;
 
 /// Bytes reserved at once.
-const STEP: usize = 256 << 10;
+const RESERVATION_STEP: usize = 256 << 10;
 
 /// Bytes that may be added, limited by the size of the batch and by the memory budget.
 pub(super) struct Room {
@@ -26,7 +26,7 @@ impl Room {
     pub(super) fn new(permit: Permit, bytes: usize) -> Self {
         Room {
             permit,
-            most: bytes.saturating_mul(TIMES).max(FEWEST),
+            most: bytes.saturating_mul(GROWTH_FACTOR).max(MIN_BYTES),
             before: 0,
         }
     }
@@ -39,7 +39,7 @@ impl Room {
         let missing = missing.filter(|missing| *missing > 0);
         let granted = |missing: usize| {
             let permit = &mut self.permit;
-            permit.grow(missing.max(STEP)).is_ok() || permit.grow(missing).is_ok()
+            permit.grow(missing.max(RESERVATION_STEP)).is_ok() || permit.grow(missing).is_ok()
         };
         added <= self.most && missing.is_none_or(granted)
     }

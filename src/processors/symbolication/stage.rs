@@ -107,7 +107,6 @@ struct Waiting {
     kept: Kept,
 }
 
-/// A batch and its senders.
 struct Kept(Batch, Senders);
 
 impl holding::Bytes for Kept {

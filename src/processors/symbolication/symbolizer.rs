@@ -15,13 +15,12 @@ use crate::pipeline::turns::on_a_turn_if_large;
 use tributary_memory::Budget;
 use tributary_otlp::Requests;
 use tributary_profiles::naming::{
-    FunctionIndex, NamedFunction, NamedLine, Naming, ReturnAddresses, Unnamed, UnnamedBinary,
-    UnnamedMapping,
+    FunctionIndex, NamedFunction, NamedLine, RequestSymbolizer, ReturnAddresses,
+    UnsymbolizedBinary, UnsymbolizedLocations, UnsymbolizedMapping,
 };
 use tributary_symbols::library::{Library, Lookup, LookupAttempt, Pending};
 use tributary_symbols::{BuildId, Frame, FunctionId, MappingRange, Names, RecentNames, SymbolFile};
 
-/// Symbolizes locations.
 pub(super) struct Symbolizer {
     library: Arc<Library>,
     call_sites: Arc<CallSites>,
@@ -42,7 +41,7 @@ pub(super) struct Binaries {
 
 /// Addresses of a request without lines.
 struct Addresses {
-    binaries: Vec<(Option<BuildId>, UnnamedBinary)>,
+    binaries: Vec<(Option<BuildId>, UnsymbolizedBinary)>,
     return_addresses: ReturnAddresses,
     without_build_id: usize,
 }
@@ -148,7 +147,7 @@ impl Symbolizer {
 impl Addresses {
     /// Reads the addresses of a request without lines; `None` if the request cannot be decoded.
     fn read(request: &[u8], call_sites: &CallSites) -> Option<Self> {
-        let unnamed = Unnamed::read(request).ok()?;
+        let unnamed = UnsymbolizedLocations::read(request).ok()?;
         let return_addresses = match unnamed.binaries.is_empty() {
             true => ReturnAddresses::none(),
             false => call_sites.return_addresses(request).ok()?,
@@ -167,7 +166,7 @@ impl Addresses {
 
 /// Returns the GNU build id, or else Go's, even where Go's is labelled as a GNU build id. Other
 /// text is untrusted and is not used.
-fn build_id(binary: &UnnamedBinary) -> Option<BuildId> {
+fn build_id(binary: &UnsymbolizedBinary) -> Option<BuildId> {
     let gnu = binary.gnu_build_id.as_deref();
     let gnu = gnu.and_then(|id| BuildId::from_go_digits(id).or_else(|| id.parse().ok()));
     gnu.or_else(|| binary.go_build_id.as_deref().map(BuildId::from_go))
@@ -199,7 +198,7 @@ fn named(
                 let naming = match &mut naming {
                     Some(naming) => naming,
                     // The request was decoded before.
-                    none => none.insert(Naming::new(request).ok()?),
+                    none => none.insert(RequestSymbolizer::new(request).ok()?),
                 };
                 let mappings = same.iter().flat_map(|(_, binary)| &binary.mappings);
                 let found = Found {
@@ -233,8 +232,8 @@ impl Found<'_> {
     /// Adds the available names while there is room for them.
     fn name<'m>(
         &self,
-        mappings: impl Iterator<Item = &'m UnnamedMapping>,
-        naming: &mut Naming<'_>,
+        mappings: impl Iterator<Item = &'m UnsymbolizedMapping>,
+        naming: &mut RequestSymbolizer<'_>,
         room: &mut Room,
         outcomes: &mut Outcomes,
     ) {
@@ -279,7 +278,7 @@ impl Found<'_> {
     }
 
     /// Returns the address in the binary to look up for a location.
-    fn address(&self, address: u64, location: usize, mapping: &UnnamedMapping) -> Option<u64> {
+    fn address(&self, address: u64, location: usize, mapping: &UnsymbolizedMapping) -> Option<u64> {
         // Subtract before the conversion: a return address at the end of a mapping is outside of
         // it.
         let address = match self.return_addresses.has(location) {
@@ -302,7 +301,7 @@ struct Functions<'f> {
 }
 
 impl Functions<'_> {
-    fn line(&mut self, frame: &Frame, naming: &mut Naming<'_>) -> Option<NamedLine> {
+    fn line(&mut self, frame: &Frame, naming: &mut RequestSymbolizer<'_>) -> Option<NamedLine> {
         let function = match self.known.get(&frame.function) {
             Some(known) => *known,
             None => {

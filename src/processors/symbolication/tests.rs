@@ -26,7 +26,7 @@ use tributary_memory::Budget;
 use tributary_profiles::names::BUILD_ID_GNU;
 use tributary_symbols::BuildId;
 use tributary_symbols::failure::Failure;
-use tributary_symbols::find::Found;
+use tributary_symbols::find::BinaryFiles;
 use tributary_symbols::library::testing::tools;
 use tributary_symbols::testing::{CODE, SIZE, elf, id};
 
@@ -45,10 +45,14 @@ impl BinarySource for Slow {
         true
     }
 
-    fn find<'a>(&'a self, _: &'a BuildId, _: &'a Tools) -> BoxFuture<'a, Result<Found, Failure>> {
+    fn find<'a>(
+        &'a self,
+        _: &'a BuildId,
+        _: &'a Tools,
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>> {
         Box::pin(async move {
             self.there.notified().await;
-            Ok(Found::file(self.file.clone()))
+            Ok(BinaryFiles::file(self.file.clone()))
         })
     }
 }

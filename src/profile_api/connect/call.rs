@@ -10,20 +10,13 @@ use serde::de::DeserializeOwned;
 
 use super::super::error::ApiError;
 use super::super::{Asked, json, response};
+use crate::serving::connect::error_body;
+pub(super) use crate::serving::connect::{Encoding, JSON, PROTO};
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 
-pub(super) const JSON: &str = "application/json";
-pub(super) const PROTO: &str = "application/proto";
 /// Maximum size of a request, in bytes, after decompression: selectors are short.
 pub(super) const LARGEST_REQUEST: usize = 1 << 20;
-
-/// Encoding of a request and its response.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
-    Json,
-    Proto,
-}
 
 /// A request in its encoding.
 pub(super) struct Call<'b> {
@@ -33,11 +26,6 @@ pub(super) struct Call<'b> {
 
 /// Returns an error as Connect writes it.
 pub(in super::super) fn error_response(error: &ApiError) -> Response<Bytes> {
-    #[derive(Serialize)]
-    struct Body<'e> {
-        code: &'static str,
-        message: &'e str,
-    }
     // Connect has a status for each code; 422 is none of them.
     let (code, status) = match error.status {
         StatusCode::BAD_REQUEST => ("invalid_argument", error.status),
@@ -50,9 +38,7 @@ pub(in super::super) fn error_response(error: &ApiError) -> Response<Bytes> {
         StatusCode::INTERNAL_SERVER_ERROR => ("internal", error.status),
         status => ("unknown", status),
     };
-    let message = &error.message;
-    // A map with texts is always JSON.
-    let body = serde_json::to_vec(&Body { code, message }).unwrap_or_default();
+    let body = error_body(code, &error.message);
     let mut response = response(status, JSON, body.into());
     error.add_headers(&mut response);
     response
@@ -64,23 +50,15 @@ impl<'b> Call<'b> {
         headers: &HeaderMap,
         body: &'b Bytes,
     ) -> Result<Self, ApiError> {
-        let text = |name| {
-            let value = headers.get(name).and_then(|value| value.to_str().ok());
-            value.unwrap_or_default()
-        };
-        let content_type = text(header::CONTENT_TYPE);
-        let content_type = content_type.split(';').next().unwrap_or_default().trim();
-        let encoding = match content_type {
-            JSON => Encoding::Json,
-            PROTO => Encoding::Proto,
-            _ => {
-                return Err(ApiError::new(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    format!("the content type must be {JSON} or {PROTO}"),
-                ));
-            }
-        };
-        let body = match text(header::CONTENT_ENCODING) {
+        let encoding = Encoding::of(headers).ok_or_else(|| {
+            ApiError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("the content type must be {JSON} or {PROTO}"),
+            )
+        })?;
+        let compressed = headers.get(header::CONTENT_ENCODING);
+        let compressed = compressed.and_then(|value| value.to_str().ok());
+        let body = match compressed.unwrap_or_default() {
             "" | "identity" => Cow::Borrowed(&**body),
             "gzip" => {
                 let mut permit = asked.budget.empty_permit();

@@ -7,7 +7,6 @@ use super::messages::{FlameGraph, FlameGraphDiff, Level};
 use tributary_profile_store::FlameView;
 use tributary_profile_store::view::FlameFrame;
 
-/// Name of the root.
 const ROOT: &str = "total";
 /// Name of a frame that stands for omitted frames.
 const OTHER: &str = "other";
@@ -25,7 +24,6 @@ pub(super) fn single(view: &FlameView) -> FlameGraph {
     }
 }
 
-/// Returns the graph of a view of a comparison.
 pub(super) fn comparison(view: &FlameView) -> FlameGraphDiff {
     let mut sides = [Side::new(view, 0), Side::new(view, 1)];
     let (names, levels) = levels(view, &mut sides);

@@ -165,6 +165,34 @@ pub(super) struct MergeStacktracesRequest {
     pub(super) profile_id_selector: Vec<String>,
 }
 
+/// A request of the merged stacks of some spans.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct MergeSpanProfileRequest {
+    #[prost(string, tag = "1")]
+    #[serde(rename = "profileTypeID", alias = "profile_typeID")]
+    pub(super) profile_type_id: String,
+    #[prost(string, tag = "2")]
+    #[serde(alias = "label_selector")]
+    pub(super) label_selector: String,
+    /// Ids of the spans, each of 16 hexadecimal digits.
+    #[prost(string, repeated, tag = "3")]
+    #[serde(alias = "span_selector")]
+    pub(super) span_selector: Vec<String>,
+    #[prost(int64, tag = "4")]
+    #[serde(with = "int64")]
+    pub(super) start: i64,
+    #[prost(int64, tag = "5")]
+    #[serde(with = "int64")]
+    pub(super) end: i64,
+    #[prost(int64, optional, tag = "6")]
+    #[serde(with = "optional_int64", alias = "max_nodes")]
+    pub(super) max_nodes: Option<i64>,
+    #[prost(int32, tag = "7")]
+    #[serde(with = "formats")]
+    pub(super) format: i32,
+}
+
 /// Selection of stacks. The store does not support it, so a selection is only detected to refuse it.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

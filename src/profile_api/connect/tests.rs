@@ -1,6 +1,7 @@
 //! Tests of Pyroscope's query API.
 
 use http::{Request, header};
+use opentelemetry_proto::tonic::profiles::v1development::Link;
 use prost::Message;
 use serde_json::{Value, json as value};
 
@@ -253,6 +254,53 @@ async fn merged_profile_is_a_pprof_file() {
     assert!(names.contains(&"parse".into()));
     let functions = profile["function"].as_array().unwrap().len();
     assert_eq!(functions, 5);
+}
+
+/// Appends a profile of two samples, each linked to its own span.
+fn append_linked(fixture: &Fixture) {
+    let time = (fixture.now - 60_000) * NANOS_PER_MILLI;
+    let mut request = tributary_profiles::testing_requests::named("cart", time, ["a", "b"]);
+    let links = &mut request.dictionary.as_mut().unwrap().link_table;
+    links.extend([1, 2].map(|span| Link {
+        trace_id: vec![9; 16],
+        span_id: vec![span; 8],
+    }));
+    let samples = &mut request.resource_profiles[0].scope_profiles[0].profiles[0].samples;
+    for (sample, link) in samples.iter_mut().zip([1, 2]) {
+        sample.link_index = link;
+        sample.values = vec![10 * i64::from(link)];
+    }
+    let now = fixture.now * NANOS_PER_MILLI;
+    let store = fixture.lease.store();
+    store.append(request.encode_to_vec().into(), now).unwrap();
+}
+
+#[tokio::test]
+async fn stacks_of_spans_are_merged_in_both_encodings() {
+    let fixture = Fixture::new();
+    append_linked(&fixture);
+    let total = async |spans: Value| {
+        let request = value!({"spanSelector": spans, "labelSelector": "{}"});
+        get(&fixture, "SelectMergeSpanProfile", request).await["flamegraph"]["total"].clone()
+    };
+    assert_eq!(total(value!(["0101010101010101"])).await, "10");
+    assert_eq!(
+        total(value!(["0101010101010101", "0202020202020202"])).await,
+        "30"
+    );
+    assert_eq!(total(value!([])).await, "0");
+    let request = MergeSpanProfileRequest {
+        span_selector: vec!["0202020202020202".to_owned()],
+        label_selector: "{}".to_owned(),
+        ..MergeSpanProfileRequest::default()
+    };
+    let answer: MergeStacktracesResponse =
+        proto(&fixture, "SelectMergeSpanProfile", &request).await;
+    assert_eq!(answer.flamegraph.unwrap().total, 20);
+    let wrong = value!({"spanSelector": ["xyz"]});
+    let answer = ask(&fixture, "SelectMergeSpanProfile", &wrong).await;
+    let message = json_of(&answer, StatusCode::BAD_REQUEST)["message"].to_string();
+    assert!(message.contains("16 hexadecimal digits"), "{message}");
 }
 
 #[tokio::test]

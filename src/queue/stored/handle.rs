@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::ahead::Credit;
 use super::{READ_RETRY_INTERVAL, Stored, record};
 use crate::pipeline::batch::Batch;
-use tributary_storage::{Place, Record};
+use tributary_storage::{Record, RecordLocation};
 
 /// Handle of the record that a request was read from. On drop, the record is acknowledged or returned to the log.
 pub(in crate::queue) struct RecordHandle {
@@ -28,7 +28,7 @@ pub(in crate::queue) struct RecordHandle {
 struct RecordRef {
     sequence: u64,
     items: usize,
-    place: Place,
+    location: RecordLocation,
 }
 
 impl RecordHandle {
@@ -40,7 +40,7 @@ impl RecordHandle {
             record: RecordRef {
                 sequence: record.sequence,
                 items: record.items,
-                place: record.place,
+                location: record.location,
             },
             credit: Mutex::new(None),
             returns_to_log: AtomicBool::new(true),
@@ -83,9 +83,9 @@ impl RecordHandle {
         loop {
             let log = self.stored.log().clone();
             let RecordRef {
-                sequence, place, ..
+                sequence, location, ..
             } = self.record;
-            let read = tokio::task::spawn_blocking(move || log.reread(sequence, place)).await;
+            let read = tokio::task::spawn_blocking(move || log.reread(sequence, location)).await;
             match read {
                 Ok(Ok(record)) => {
                     let record = record?;
@@ -110,7 +110,7 @@ impl Drop for RecordHandle {
         let RecordRef {
             sequence,
             items,
-            place,
+            location,
         } = self.record;
         let log = self.stored.log();
         if *self.returns_to_log.get_mut() {
@@ -119,7 +119,7 @@ impl Drop for RecordHandle {
                 .ledger
                 .metrics
                 .recovered(*self.finished_items.get_mut());
-            log.give_back(sequence, place);
+            log.requeue(sequence, location);
         } else {
             log.acknowledge(sequence, items);
         }

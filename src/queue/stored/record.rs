@@ -16,7 +16,6 @@ use crate::pipeline::batch::{Batch, Metadata};
 use tributary_otlp::{Requests, Signal};
 use tributary_storage::NewRecord;
 
-/// Version of the record format.
 const VERSION: u8 = 1;
 
 /// Encodes a batch with the headers named in `headers` (lower case). The requests are not copied.

@@ -112,6 +112,6 @@ impl Drop for LogReservation {
         let mut reserved = self.stored.reserved.lock();
         *reserved -= self.units;
         drop(reserved);
-        self.stored.log().room_given_back();
+        self.stored.log().notify_room();
     }
 }

@@ -11,7 +11,6 @@ use super::*;
 pub(super) struct Gatherer {
     pub(super) held: Mutex<Vec<Held>>,
     asked: Mutex<Vec<FlushReason>>,
-    /// Identities of all batches, by attempt.
     attempts: Mutex<Vec<Arc<Identity>>>,
     /// Whether the sender ignores requests to finish its batches.
     stubborn: bool,

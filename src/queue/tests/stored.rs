@@ -19,7 +19,6 @@ pub(super) struct Process {
     pub(super) storage: Arc<Storage>,
 }
 
-/// An exporter of the process.
 pub(super) struct Exporter {
     pub(super) hop: Arc<Hop>,
     terminal: Option<Terminal>,

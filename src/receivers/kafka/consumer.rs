@@ -34,7 +34,6 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// arriving.
 const BUFFERS: usize = 3;
 
-/// The receiver.
 pub(super) struct Receiver {
     reading: Option<Reading>,
     stop: CancellationToken,

@@ -29,7 +29,6 @@ const SHORT: usize = 256 << 10;
 /// Retry delay without `error_backoff`, if the refusal contains none.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) topic: Arc<str>,

@@ -26,7 +26,6 @@ pub(super) struct Lanes {
     pub(super) bytes: usize,
     /// Bytes of messages in lanes that are not paused.
     pub(super) free_bytes: usize,
-    /// Partitions to resume.
     released: Vec<Partition>,
     /// Generation of the next lane.
     generation: u64,
@@ -117,7 +116,6 @@ impl Lanes {
         self.in_flight.is_empty()
     }
 
-    /// Adds a message.
     pub(super) fn push(&mut self, message: Message) {
         let partition = (message.topic.clone(), message.partition);
         let generation = &mut self.generation;

@@ -119,7 +119,6 @@ impl Member {
         }
     }
 
-    /// Resumes fetching of these partitions.
     pub(super) fn resume(&self, partitions: &[Partition]) {
         if let Some((consumer, list)) = self.assigned(partitions) {
             let _ = consumer.resume(&list);

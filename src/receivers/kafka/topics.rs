@@ -9,7 +9,6 @@ use tributary_config::re2;
 use tributary_net::kafka::{RecordEncoding, default_topic};
 use tributary_otlp::Signal;
 
-/// Topics of a receiver.
 #[derive(Debug, Default)]
 pub(super) struct Topics {
     by_name: HashMap<String, (Signal, RecordEncoding)>,
@@ -25,7 +24,6 @@ pub(super) struct Topics {
 pub(super) struct WrongTopic {
     /// Path of the key in the configuration.
     pub(super) path: Vec<String>,
-    /// Reason of the error.
     pub(super) reason: String,
 }
 

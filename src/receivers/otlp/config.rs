@@ -3,14 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::component::auth;
-use crate::component::auth::Auth;
+use crate::serving::DEFAULT_ITEMS;
+use crate::serving::grpc_keys::grpc_server_section;
 use crate::serving::keys::http_server_section;
-use crate::serving::{DEFAULT_STREAMS, TCP, or, validate_socket};
-use tributary_config::units::Duration;
 use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
-use tributary_net::server::Limits;
-use tributary_net::tls::ServerTls;
 
 /// Transports of the OTLP receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,78 +27,12 @@ pub struct Protocols {
     pub http: Section<HttpConfig>,
 }
 
-/// The gRPC server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct GrpcConfig {
-    /// Address to listen on. Default: `localhost:4317`.
-    pub endpoint: Endpoint,
-    /// Kind of socket. Only `tcp` is supported. Default: `tcp`.
-    pub transport: String,
-    /// TLS of the server. Clients must speak HTTP/2 (ALPN `h2`). Default: off, plain text.
-    pub tls: Section<ServerTls>,
-    /// Authentication of clients. Default: none, every client that reaches the address is accepted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Maximum size of a message in MiB (2^20 bytes), both as sent and after decompression; 0 means the default.
-    /// Default: 4.
-    pub max_recv_msg_size_mib: u32,
-    /// Maximum number of spans, data points, log records or samples in a request; 0 means the default. A request with
-    /// more is refused permanently. An item may take two bytes on the wire and many times as much while it is processed.
-    /// Default: 1000000. (The Collector has no such key.)
-    pub max_items_per_request: usize,
-    /// Maximum number of concurrent requests on one connection; 0 means the default. Default: 1000.
-    pub max_concurrent_streams: u32,
-    /// Bytes of one request that a client may send before the server reads them (the HTTP/2 stream window), from 65535
-    /// to 16777216; 0 means the default. The window of a connection is four times as large. Default: 1048576.
-    pub read_buffer_size: u32,
-    /// Maximum size of buffered responses per client, in bytes; 0 means the default. Default: 409600.
-    pub write_buffer_size: u32,
-    /// Pings and closing of connections.
-    pub keepalive: ServerKeepalive,
-    /// Whether the request headers stay with the data, for processors and exporters that use them. Default: false.
-    pub include_metadata: bool,
-    /// Limits on clients. (The Collector has no such key.)
-    pub limits: Limits,
-}
-
-/// Pings and closing of connections.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerKeepalive {
-    /// Pings and closing of connections by this server.
-    pub server_parameters: ServerParameters,
-    /// Pings that clients may send. Accepted with a warning and not enforced: pings are cheap here, and no client is
-    /// disconnected because of pings. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enforcement_policy: Option<EnforcementPolicy>,
-}
-
-/// Connection management of the server. Durations of 0 mean the default.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerParameters {
-    /// Time without a request after which a connection is closed; 0 means the default. Default: never.
-    pub max_connection_idle: Duration,
-    /// Age at which a connection is closed, give or take a tenth, so that clients spread over new servers; 0 means the
-    /// default. Default: never.
-    pub max_connection_age: Duration,
-    /// Time after `max_connection_age` for requests in progress to finish. Default: no limit.
-    pub max_connection_age_grace: Duration,
-    /// Time without data from a client after which it is pinged; 0 means the default. Default: 2h.
-    pub time: Duration,
-    /// Time to wait for the answer to a ping before the connection is closed; 0 means the default. Default: 20s.
-    pub timeout: Duration,
-}
-
-/// The limits at which grpc-go servers disconnect clients that ping too often.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct EnforcementPolicy {
-    /// Minimum time between pings. Not enforced: clients may ping as often as they like. Default: none.
-    pub min_time: Duration,
-    /// Whether clients may ping without an open request. Not enforced: clients may. Default: false.
-    pub permit_without_stream: bool,
+grpc_server_section! {
+    /// The gRPC server.
+    pub struct GrpcConfig {
+        /// Address to listen on. Default: `localhost:4317`.
+        endpoint = "localhost:4317",
+    }
 }
 
 http_server_section! {
@@ -123,48 +53,10 @@ http_server_section! {
     }
 }
 
-impl Default for GrpcConfig {
-    fn default() -> Self {
-        GrpcConfig {
-            endpoint: Endpoint("localhost:4317".to_owned()),
-            transport: TCP.to_owned(),
-            tls: Section::default(),
-            auth: None,
-            max_recv_msg_size_mib: DEFAULT_MESSAGE_MIB,
-            max_items_per_request: DEFAULT_ITEMS,
-            max_concurrent_streams: DEFAULT_STREAMS,
-            read_buffer_size: DEFAULT_READ_BUFFER,
-            write_buffer_size: DEFAULT_WRITE_BUFFER,
-            keepalive: ServerKeepalive::default(),
-            include_metadata: false,
-            limits: Limits::default(),
-        }
-    }
-}
-
-fn max_items(configured: usize) -> usize {
-    match configured {
-        0 => DEFAULT_ITEMS,
-        items => items,
-    }
-}
-
-impl GrpcConfig {
-    /// Returns the maximum size of a message in bytes.
-    pub fn max_message(&self) -> usize {
-        (or(self.max_recv_msg_size_mib, DEFAULT_MESSAGE_MIB) as usize) << 20
-    }
-
-    /// Returns the maximum number of items in a request.
-    pub fn max_items(&self) -> usize {
-        max_items(self.max_items_per_request)
-    }
-}
-
 impl HttpConfig {
     /// Returns the maximum number of items in a request.
     pub fn max_items(&self) -> usize {
-        max_items(self.max_items_per_request)
+        crate::serving::max_items(self.max_items_per_request)
     }
 }
 
@@ -226,34 +118,7 @@ impl Validate for Protocols {
 
 impl Validate for GrpcConfig {
     fn validate(&self, problems: &mut Problems) {
-        validate_socket(&self.endpoint, &self.transport, "0.0.0.0:4317", problems);
-        if let Some(tls) = &*self.tls {
-            problems.within("tls", tls);
-        }
-        problems.within("limits", &self.limits);
-        let (auth, host) = (self.auth.as_ref(), self.endpoint.host());
-        auth::warn_about_plaintext(auth, self.tls.is_some(), host, problems);
-        if self.max_recv_msg_size_mib > LARGEST_MESSAGE_MIB {
-            problems.error(
-                &["max_recv_msg_size_mib"],
-                format!(
-                    "invalid max_recv_msg_size_mib value, must be between 1 and {LARGEST_MESSAGE_MIB}"
-                ),
-            );
-        }
-        let window = or(self.read_buffer_size, DEFAULT_READ_BUFFER);
-        if !(SMALLEST_WINDOW..=LARGEST_WINDOW).contains(&window) {
-            problems.error(
-                &["read_buffer_size"],
-                format!("must be between {SMALLEST_WINDOW} and {LARGEST_WINDOW} bytes"),
-            );
-        }
-        if self.keepalive.enforcement_policy.is_some() {
-            problems.warning(
-                &["keepalive", "enforcement_policy"],
-                "has no effect: the frequency of pings is not limited; remove it",
-            );
-        }
+        self.validate_server("0.0.0.0:4317", problems);
     }
 }
 
@@ -279,19 +144,6 @@ impl Validate for HttpConfig {
         }
     }
 }
-
-/// Default of `max_items_per_request`. Usual requests, with items of at least 20 bytes, reach the
-/// size limit first.
-const DEFAULT_ITEMS: usize = 1_000_000;
-
-const DEFAULT_MESSAGE_MIB: u32 = 4;
-/// The length of a gRPC message has 32 bits.
-const LARGEST_MESSAGE_MIB: u32 = 4095;
-pub(super) const DEFAULT_READ_BUFFER: u32 = 1 << 20;
-pub(super) const DEFAULT_WRITE_BUFFER: u32 = 400 << 10;
-/// The initial window that clients assume (RFC 9113, 6.9.2).
-const SMALLEST_WINDOW: u32 = 65_535;
-const LARGEST_WINDOW: u32 = 16 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -11,12 +11,13 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 
+use super::http as over_http;
 use super::intake::Format;
-use super::{grpc, http as over_http};
 use crate::pipeline::batch::Nack;
 use crate::serving::body::{BodyRate, Bounds, Reader, ReceivedBytes};
 use crate::serving::cors::{Cors, Policy};
 use crate::serving::encoding::Encoding;
+use crate::serving::grpc;
 use tributary_memory::{Budget, Permit};
 use tributary_net::server::Peer;
 
@@ -116,7 +117,7 @@ pub fn read(
     size: usize,
     budget: &Arc<Budget>,
 ) -> Option<Result<(bool, Bytes, Permit), Nack>> {
-    let peer = Peer::nobody();
+    let peer = Peer::unconnected();
     let bounds = Bounds {
         size,
         key: "size",

@@ -1,32 +1,28 @@
 //! OTLP over gRPC, directly on hyper. Four unary methods need no framework, whose overhead would exceed the work on the
 //! data.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::Incoming;
 use tokio::time::{Instant, timeout_at};
 
 use super::intake::{Format, Intake};
 use crate::pipeline::batch::{Code, Nack};
 use crate::pipeline::calls::CallMetrics;
 use crate::serving::body::Reader;
-use crate::serving::encoding::{Encoding, GRPC_NAMES};
-use crate::serving::refusal::{Refusal, percent_encode, too_busy};
+use crate::serving::grpc::{Reply, accepted, codec, encoding, is_grpc, refused, timeout};
+use crate::serving::refusal::too_busy;
 use tributary_net::auth::Guard;
 use tributary_net::server::{Handler, Peer};
 use tributary_otlp::Signal;
 
-/// The four services.
-pub(super) struct Grpc {
-    pub(super) intake: Intake,
-    pub(super) guard: Option<Guard>,
-    pub(super) calls: CallMetrics,
+/// Unary methods whose response is an empty message.
+pub(in crate::receivers) struct Grpc {
+    pub(in crate::receivers) intake: Intake,
+    pub(in crate::receivers) guard: Option<Guard>,
+    pub(in crate::receivers) calls: CallMetrics,
+    /// Returns the content of the requests to a path.
+    pub(in crate::receivers) route: fn(&str) -> Option<(Signal, Format)>,
 }
 
 impl Handler for Grpc {
@@ -60,7 +56,7 @@ impl Handler for Grpc {
                 return refused(nack);
             }
         };
-        let signal = route(request.uri().path()).ok();
+        let signal = (self.route)(request.uri().path()).map(|(signal, _)| signal);
         let began = Instant::now();
         let export = self.export(request, peer);
         let result = match deadline {
@@ -95,118 +91,39 @@ impl Handler for Grpc {
 impl Grpc {
     async fn export(&self, request: Request<Incoming>, peer: &Peer) -> Result<(), Nack> {
         let intake = &self.intake;
-        let signal = route(request.uri().path())?;
+        let path = request.uri().path();
+        let (signal, format) = (self.route)(path).ok_or_else(|| {
+            Nack::permanent(Code::Unimplemented, format!("unknown method {path}"))
+        })?;
         if intake.outputs.get(signal).is_none() {
             return Err(intake.unserved(signal));
         }
-        let encoding = match request.headers().get(GRPC_ENCODING) {
-            None => Encoding::Identity,
-            Some(name) => Encoding::of_grpc(name.as_bytes()).ok_or_else(|| {
-                Nack::permanent(
-                    Code::Unimplemented,
-                    format!(
-                        "the encoding `{}` is not supported; supported are {GRPC_NAMES}",
-                        name.to_str().unwrap_or("?")
-                    ),
-                )
-            })?,
-        };
+        let encoding = encoding(request.headers())?;
         let metadata = intake.metadata(request.headers());
         let mut reader = Reader::new(request.into_body(), peer, intake.body_rate);
         let (compressed, held) = reader
             .message(&intake.bounds())
             .await
             .inspect_err(|nack| intake.unreadable(signal, nack))?;
-        let codec = if compressed {
-            encoding.codec(&held.bytes)
-        } else {
-            None
-        };
-        if compressed && codec.is_none() {
-            // gRPC over HTTP/2, "Compression": the flag without an encoding is an INTERNAL error.
-            return Err(Nack::permanent(
-                Code::Internal,
-                "the message is flagged as compressed, but the header grpc-encoding is missing",
-            ));
-        }
+        let codec = codec(encoding, compressed, &held.bytes)?;
         intake
-            .take(signal, Format::Protobuf, codec, held, metadata, peer)
+            .take(signal, format, codec, held, metadata, peer)
             .await
     }
 }
 
-fn route(path: &str) -> Result<Signal, Nack> {
-    match path {
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Ok(Signal::Traces),
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Ok(Signal::Metrics),
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Ok(Signal::Logs),
+/// Returns the signal of a method of OTLP.
+pub(super) fn route(path: &str) -> Option<(Signal, Format)> {
+    let signal = match path {
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Signal::Metrics,
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Signal::Logs,
         "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export" => {
-            Ok(Signal::Profiles)
+            Signal::Profiles
         }
-        _ => Err(Nack::permanent(
-            Code::Unimplemented,
-            format!("unknown method {path}"),
-        )),
-    }
-}
-
-/// Whether the content type is `application/grpc`, also as `application/grpc+proto` and with parameters.
-pub(super) fn is_grpc(content_type: Option<&HeaderValue>) -> bool {
-    let Some(rest) = content_type.and_then(|value| value.as_bytes().strip_prefix(GRPC.as_bytes()))
-    else {
-        return false;
-    };
-    let rest = rest.strip_prefix(b"+proto").unwrap_or(rest);
-    matches!(rest.first(), None | Some(b';' | b' '))
-}
-
-/// Parses `TimeoutValue TimeoutUnit` (gRPC over HTTP/2, "Requests"): at most eight digits and a unit.
-pub(super) fn timeout(value: &HeaderValue) -> Option<Duration> {
-    let (unit, digits) = value.as_bytes().split_last()?;
-    if digits.is_empty() || digits.len() > 8 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let amount: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(match unit {
-        b'H' => Duration::from_secs(amount * 3600),
-        b'M' => Duration::from_secs(amount * 60),
-        b'S' => Duration::from_secs(amount),
-        b'm' => Duration::from_millis(amount),
-        b'u' => Duration::from_micros(amount),
-        b'n' => Duration::from_nanos(amount),
         _ => return None,
-    })
-}
-
-/// Returns an empty `Export*ServiceResponse`, which means full success.
-fn accepted() -> Response<Reply> {
-    let mut response = Response::new(Reply::Message);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
-    response
-}
-
-/// Returns a response without a message ("Trailers-Only").
-pub(super) fn refused(nack: Nack) -> Response<Reply> {
-    let unknown_encoding = nack.code == Code::Unimplemented;
-    let refusal = Refusal::from(nack);
-    let mut response = Response::new(Reply::Empty);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(GRPC));
-    headers.insert(GRPC_STATUS, HeaderValue::from(refusal.code as i32));
-    if let Ok(message) = HeaderValue::try_from(percent_encode(&refusal.message)) {
-        headers.insert(GRPC_MESSAGE, message);
-    }
-    if let Some(details) = refusal.details_bin()
-        && let Ok(details) = HeaderValue::try_from(details)
-    {
-        headers.insert(GRPC_STATUS_DETAILS, details);
-    }
-    if unknown_encoding {
-        headers.insert(GRPC_ACCEPT_ENCODING, HeaderValue::from_static(GRPC_NAMES));
-    }
-    response
+    };
+    Some((signal, Format::Protobuf))
 }
 
 fn plain(status: StatusCode) -> Response<Reply> {
@@ -214,46 +131,3 @@ fn plain(status: StatusCode) -> Response<Reply> {
     *response.status_mut() = status;
     response
 }
-
-/// A response body: the message of an empty response and its trailers, or nothing.
-pub(super) enum Reply {
-    /// The message is sent next.
-    Message,
-    /// The trailers are sent next.
-    Trailers,
-    /// The response is complete.
-    Empty,
-}
-
-impl Body for Reply {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let (frame, next) = match *self {
-            Reply::Message => (Frame::data(Bytes::from_static(&[0; 5])), Reply::Trailers),
-            Reply::Trailers => {
-                let mut trailers = HeaderMap::with_capacity(1);
-                trailers.insert(GRPC_STATUS, HeaderValue::from_static("0"));
-                (Frame::trailers(trailers), Reply::Empty)
-            }
-            Reply::Empty => return Poll::Ready(None),
-        };
-        *self = next;
-        Poll::Ready(Some(Ok(frame)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        matches!(self, Reply::Empty)
-    }
-}
-
-const GRPC: &str = "application/grpc";
-const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
-const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-const GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");

@@ -198,8 +198,8 @@ pub(super) fn format(content_type: &HeaderValue) -> Option<Format> {
 /// Returns an empty `Export*ServiceResponse`, which means full success.
 fn accepted(format: Format) -> Response<Full<Bytes>> {
     match format {
-        Format::Protobuf => response(StatusCode::OK, PROTOBUF, Bytes::new()),
         Format::Json => response(StatusCode::OK, JSON, Bytes::from_static(b"{}")),
+        _ => response(StatusCode::OK, PROTOBUF, Bytes::new()),
     }
 }
 
@@ -208,8 +208,8 @@ pub(super) fn refused(nack: Nack, format: Format) -> Response<Full<Bytes>> {
     let refusal = Refusal::from(nack);
     let status = refusal.http_status();
     let mut response = match format {
-        Format::Protobuf => response(status, PROTOBUF, refusal.to_protobuf().into()),
         Format::Json => response(status, JSON, refusal.to_json().into()),
+        _ => response(status, PROTOBUF, refusal.to_protobuf().into()),
     };
     if let Some(seconds) = refusal.retry_after_seconds() {
         response

@@ -1,6 +1,7 @@
 //! Processing of a received body from any transport: decompress, transcode, validate, forward.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,6 +13,7 @@ use crate::pipeline::batch::{Batch, Code, Metadata, Nack, metadata_bytes};
 use crate::pipeline::episode::Episode;
 use crate::pipeline::turns::on_a_turn;
 use crate::receivers::metrics::ReceiverMetrics;
+use crate::receivers::permit_room::PermitRoom;
 use crate::serving::body::{
     BodyRate, Bounds, OUT_OF_MEMORY, ReceivedBytes, out_of_memory, too_large,
 };
@@ -27,28 +29,29 @@ use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 use tributary_profiles::layout;
 use tributary_profiles::layout::OldLayout;
+use tributary_span_formats::{SpanFormat, TranslateError, TranslateOptions, translate};
 
 /// State shared by both transports.
-pub(super) struct Intake {
-    pub(super) id: ComponentId,
-    pub(super) outputs: Outputs,
-    pub(super) budget: Arc<Budget>,
-    pub(super) metrics: ReceiverMetrics,
-    pub(super) introspection: Arc<Introspection>,
+pub(in crate::receivers) struct Intake {
+    pub(in crate::receivers) id: ComponentId,
+    pub(in crate::receivers) outputs: Outputs,
+    pub(in crate::receivers) budget: Arc<Budget>,
+    pub(in crate::receivers) metrics: ReceiverMetrics,
+    pub(in crate::receivers) introspection: Arc<Introspection>,
     /// Limits the log lines that a client can cause by refused requests.
-    pub(super) refusals: SampledLog,
+    pub(in crate::receivers) refusals: SampledLog,
     /// Episode without room in the memory budget.
-    pub(super) no_memory: Episode,
+    pub(in crate::receivers) no_memory: Episode,
     /// Adds the client's identity to the data.
-    pub(super) stamp: Option<Arc<Stamp>>,
-    pub(super) include_metadata: bool,
-    pub(super) body_rate: BodyRate,
+    pub(in crate::receivers) stamp: Option<Arc<Stamp>>,
+    pub(in crate::receivers) include_metadata: bool,
+    pub(in crate::receivers) body_rate: BodyRate,
     /// Maximum size of a body in bytes, before and after decompression.
-    pub(super) limit: usize,
+    pub(in crate::receivers) limit: usize,
     /// Key of the configuration that sets the limit.
-    pub(super) limit_key: &'static str,
+    pub(in crate::receivers) limit_key: &'static str,
     /// Maximum number of items in a request.
-    pub(super) max_items: usize,
+    pub(in crate::receivers) max_items: usize,
 }
 
 /// Encoding of a body.
@@ -56,11 +59,13 @@ pub(super) struct Intake {
 pub(in crate::receivers) enum Format {
     Protobuf,
     Json,
+    /// Spans of another schema, which become OTLP; the flag is `parse_string_tags`.
+    Spans(SpanFormat, bool),
 }
 
 impl Intake {
     /// Returns the limits of a body.
-    pub(super) fn bounds(&self) -> Bounds<'_> {
+    pub(in crate::receivers) fn bounds(&self) -> Bounds<'_> {
         Bounds {
             size: self.limit,
             key: self.limit_key,
@@ -69,7 +74,7 @@ impl Intake {
     }
 
     /// Processes a body until the pipeline's outcome is known.
-    pub(super) async fn take(
+    pub(in crate::receivers) async fn take(
         &self,
         signal: Signal,
         format: Format,
@@ -106,18 +111,18 @@ impl Intake {
     }
 
     /// Counts a refusal, and logs it with the client.
-    pub(super) fn refused(&self, nack: &Nack, peer: &Peer) {
+    pub(in crate::receivers) fn refused(&self, nack: &Nack, peer: &Peer) {
         self.refused_request(peer);
         log_refusal(&self.id, &self.refusals, nack, peer);
     }
 
     /// Counts a refused request that is not an export request.
-    pub(super) fn refused_request(&self, peer: &Peer) {
+    pub(in crate::receivers) fn refused_request(&self, peer: &Peer) {
         self.metrics.refused_request(peer.identity.as_ref());
     }
 
     /// Counts a request that was refused before its items could be counted.
-    pub(super) fn unreadable(&self, signal: Signal, nack: &Nack) {
+    pub(in crate::receivers) fn unreadable(&self, signal: Signal, nack: &Nack) {
         self.metrics.unreadable(signal);
         if nack.reason != OUT_OF_MEMORY {
             return;
@@ -149,7 +154,7 @@ impl Intake {
     }
 
     /// Returns the refusal of a signal without a pipeline.
-    pub(super) fn unserved(&self, signal: Signal) -> Nack {
+    pub(in crate::receivers) fn unserved(&self, signal: Signal) -> Nack {
         Nack::permanent(
             Code::Unimplemented,
             format!(
@@ -160,7 +165,7 @@ impl Intake {
     }
 
     /// Returns the headers to keep with a batch.
-    pub(super) fn metadata(&self, headers: &HeaderMap) -> Option<Arc<Metadata>> {
+    pub(in crate::receivers) fn metadata(&self, headers: &HeaderMap) -> Option<Arc<Metadata>> {
         self.include_metadata.then(|| metadata::of(headers))
     }
 
@@ -205,6 +210,13 @@ impl Intake {
     }
 }
 
+fn unix_nanos(time: SystemTime) -> u64 {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 fn outdated(layout: OldLayout) -> Nack {
     Nack::invalid(layout.to_string())
 }
@@ -229,7 +241,7 @@ impl Work {
     fn is_short(&self, bytes: usize) -> bool {
         let longest = match (self.codec, self.format) {
             (None, Format::Protobuf) => 1 << 20,
-            (None, Format::Json) => 256 << 10,
+            (None, Format::Json | Format::Spans(..)) => 256 << 10,
             (Some(_), _) => 32 << 10,
         };
         bytes <= longest
@@ -254,7 +266,6 @@ impl Work {
         Ok(())
     }
 
-    /// Reads a decompressed body.
     fn read(self, mut body: ReceivedBytes) -> Result<(usize, ReceivedBytes), Nack> {
         if self.format == Format::Json {
             if self.signal == Signal::Profiles {
@@ -264,6 +275,13 @@ impl Work {
         }
         let malformed =
             |error| Nack::invalid(format!("malformed {} request: {error}", self.signal));
+        if let Format::Spans(format, parse_string_tags) = self.format {
+            let options = TranslateOptions {
+                parse_string_tags,
+                now: unix_nanos(SystemTime::now()),
+            };
+            translated(format, &options, &mut body)?;
+        }
         let checked = tributary_otlp::check(self.signal, &body.bytes);
         if self.signal == Signal::Profiles {
             // If an invalid request is valid in an old layout, report the old layout.
@@ -376,6 +394,27 @@ const SHORT_OUTPUT: usize = 1 << 20;
 /// request of one empty span has six bytes. Without this charge, a flood of such requests would use
 /// forty times the budget.
 const BATCH_BYTES: usize = 512;
+
+/// Translates spans of another schema to OTLP.
+fn translated(
+    format: SpanFormat,
+    options: &TranslateOptions,
+    body: &mut ReceivedBytes,
+) -> Result<(), Nack> {
+    let room = PermitRoom::new(&mut body.permit);
+    let translated = translate(format, options, &body.bytes, &room);
+    let refusal = room.refusal();
+    match translated {
+        Ok(translated) => {
+            replace(body, translated.request);
+            Ok(())
+        }
+        Err(TranslateError::Malformed(error)) => {
+            Err(Nack::invalid(format!("malformed spans: {error}")))
+        }
+        Err(TranslateError::RoomExhausted(_)) => Err(out_of_memory(refusal)),
+    }
+}
 
 /// Replaces a body by `output`, for which the permit has grown.
 fn replace(body: &mut ReceivedBytes, output: Vec<u8>) {

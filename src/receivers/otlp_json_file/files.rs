@@ -19,7 +19,6 @@ use crate::receivers::polling::Poll;
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
-/// All files, with their read positions.
 pub(super) struct Files {
     pub(super) id: ComponentId,
     pub(super) config: Config,

@@ -229,7 +229,6 @@ impl<'de> Visitor<'de> for Keys<'_> {
     }
 }
 
-/// Key of the limit on the size of records.
 const LIMIT_KEY: &str = "max_log_size";
 /// Retry delay after a refusal without a retry delay.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

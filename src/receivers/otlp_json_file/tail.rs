@@ -48,7 +48,6 @@ pub(super) struct Tail {
 pub(super) struct Record {
     /// Content of the record, or `None` if the record is larger than the limit.
     pub(super) content: Option<Bytes>,
-    /// Offset of the record.
     pub(super) offset: u64,
     /// Number of the record, from 1.
     pub(super) number: u64,
@@ -122,7 +121,6 @@ impl Tail {
         self.offset
     }
 
-    /// Returns the position, to be stored.
     pub(super) fn position(&self) -> io::Result<Position> {
         Ok(Position {
             path: self.path.clone(),

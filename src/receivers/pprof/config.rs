@@ -9,7 +9,7 @@ use super::scrape::{Remote, Target};
 use super::server::ServerConfig;
 use tributary_config::units::ByteSize;
 use tributary_config::{Endpoint, ExtensionUse, Problems, Section, Validate};
-use tributary_profiles::pprof::{IdLabel, LinkLabels};
+use tributary_profiles::pprof::{IdLabel, LinkLabels, ReadOptions};
 
 /// Receives pprof profiles. At least one of `remote`, `targets`, `file` and `server` is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -115,6 +115,16 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Returns the options for reading files, without the limit of a section.
+    pub(super) fn read_options(&self) -> ReadOptions {
+        ReadOptions {
+            links: self.links.labels(),
+            keep_original: self.include_original,
+            lenient: self.lenient,
+            ..ReadOptions::default()
+        }
+    }
+
     /// Whether any section is configured.
     fn has_sections(&self) -> bool {
         self.scrapes() || self.server.is_some() || self.file.is_some()

@@ -20,13 +20,11 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::convert::Refused;
-use super::intake::{Intake, ReceivedBytes};
-use super::origin::{Origin, Subject, text};
 use crate::component::BuildError;
 use crate::pipeline::Component;
 use crate::receivers::glob::Glob;
 use crate::receivers::polling::{Poll, Polling};
+use crate::receivers::profile_intake::{Intake, Origin, ReceivedBytes, Refused, Subject, text};
 use crate::serving::body::out_of_memory;
 use tributary_config::units::Duration;
 use tributary_config::{ComponentId, Problems, Validate};
@@ -269,6 +267,7 @@ impl Files {
             profile: None,
             start: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
+            is_interval: false,
         };
         let held = ReceivedBytes {
             bytes: bytes.into(),

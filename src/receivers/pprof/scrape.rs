@@ -5,17 +5,14 @@
 //! A refused scrape is dropped and counted, because the next scrape follows soon.
 
 mod discovery;
-mod dns_sd;
 mod failure;
 mod fetch;
-mod file_sd;
-mod found;
 mod gate;
 mod gauges;
 mod job;
+mod names;
 mod profile;
 mod remote;
-mod schedule;
 mod servers;
 mod target;
 #[cfg(test)]
@@ -28,23 +25,23 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-pub use self::dns_sd::{DnsSd, RecordType};
-use self::fetch::{Transport, headers};
-pub use self::file_sd::FileSd;
+use self::fetch::headers;
 use self::gauges::ScraperMetrics;
 use self::job::{Job, Shared};
+pub use self::names::{DnsSd, RecordType};
 pub use self::profile::{ProfileSettings, ScrapedProfile};
 pub use self::remote::Remote;
-use self::schedule::Schedule;
 use self::servers::Servers;
 pub use self::target::{Scheme, Target};
 use super::config::Config;
 use super::delta::Deltas;
-use super::intake::Intake;
-use super::origin::Subject;
 use super::pressure::{self, Adaptive};
 use crate::component::{BuildContext, BuildError, auth};
 use crate::pipeline::{Component, Consumer, Undelivered};
+use crate::receivers::profile_intake::{Intake, Subject};
+use crate::receivers::scraping::client::ScrapeTransport;
+pub use crate::receivers::scraping::file_sd::FileSd;
+use crate::receivers::scraping::schedule::Schedule;
 use futures_util::future::BoxFuture;
 use tributary_net::Owner;
 use tributary_net::client::{ClientOptions, parse_url};
@@ -69,7 +66,8 @@ pub(super) fn section(
 ) -> Result<Option<Box<dyn Component>>, BuildError> {
     let intake = |limit| {
         let (consumer, budget) = (consumer.clone(), cx.budget.clone());
-        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY).converting(config)
+        Intake::new(&cx.id, consumer, budget, "http", limit, LIMIT_KEY)
+            .converting(config.read_options())
     };
     let remote = config.remote.as_ref();
     let remote =
@@ -78,7 +76,7 @@ pub(super) fn section(
     for (at, target) in config.targets.iter().enumerate() {
         let within = |error: BuildError| BuildError(format!("targets::{at}::{error}"));
         let intake = intake(target.max_response_body_size.as_usize());
-        let transport = Transport {
+        let transport = ScrapeTransport {
             tls: match (target.speaks_tls(), tls(&target.tls, true, cx)) {
                 (Some(false), _) => None,
                 (Some(true), tls) => Some(tls.map_err(within)?),
@@ -86,6 +84,7 @@ pub(super) fn section(
                 (None, tls) => tls.ok(),
             },
             options: ClientOptions::default(),
+            proxy: None,
             headers: headers(&target.headers),
             auth: auth::client(target.auth.as_ref(), cx).map_err(within)?,
         };
@@ -126,7 +125,7 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
     let url =
         parse_url(&remote.endpoint).map_err(|reason| within(format!("endpoint: {reason}")))?;
     let (name, takes) = remote::described(&url);
-    let transport = Transport {
+    let transport = ScrapeTransport {
         tls: match url.scheme_str() {
             Some("https") => {
                 let tls = tls(&remote.tls, remote.force_attempt_http2, cx);
@@ -135,6 +134,7 @@ fn one(remote: &Remote, cx: &BuildContext, intake: Intake) -> Result<Remoted, Bu
             _ => None,
         },
         options: remote.options(),
+        proxy: None,
         headers: headers(&remote.headers),
         auth: auth::client(remote.auth.as_ref(), cx).map_err(|error| within(error.to_string()))?,
     };

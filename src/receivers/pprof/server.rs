@@ -24,29 +24,29 @@ mod labels;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
 use self::labels::labels;
-use super::intake::Intake;
-use super::origin::{Origin, Subject, text};
 use crate::component::auth;
 use crate::component::{BuildContext, BuildError};
 use crate::pipeline::Component;
 use crate::pipeline::batch::{Code, Nack};
+use crate::receivers::profile_intake::{Intake, Origin, Subject, text};
+use crate::serving::Serving;
 use crate::serving::body::{BodyRate, Bounds, Reader};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::keys::http_server_section;
 use crate::serving::metadata;
-use crate::serving::refusal::{Refusal, log_refusal, too_busy};
-use crate::serving::{DEFAULT_STREAMS, Serving, or};
+use crate::serving::refusal::{log_refusal, refused_in_plain_text as refused, too_busy};
 use tributary_config::{ComponentId, Problems, Validate};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
-use tributary_net::server::{Bound, Handler, Peer, Protocol, ServerOptions, plain, tls_source};
+use tributary_net::server::{
+    BoundServer, Handler, Peer, Protocol, ServerOptions, plain, tls_source,
+};
 use tributary_otlp::Signal;
 
 http_server_section! {
@@ -74,7 +74,7 @@ impl ServerConfig {
     }
 
     fn listening(&self, cx: &BuildContext, intake: Intake) -> Result<Serving<Push>, BuildError> {
-        let owner = Owner::new(&cx.id, "receiver").over("http");
+        let owner = Owner::new(&cx.id, "receiver").with_transport("http");
         let within = |error: &dyn std::fmt::Display| BuildError(format!("server::{error}"));
         let guard = auth::guard(self.auth.as_ref(), cx, &owner).map_err(|error| within(&error))?;
         let tls = tls_source(&self.tls, Protocol::Either, &owner).map_err(|e| within(&e))?;
@@ -96,20 +96,14 @@ impl ServerConfig {
             body_rate: BodyRate::new(&self.limits, self.read_timeout.unless_zero()),
         };
         let options = ServerOptions {
-            protocol: Protocol::Either,
             tls,
-            keep_alive: self.keep_alives_enabled,
-            max_concurrent_streams: or(self.max_concurrent_streams, DEFAULT_STREAMS),
-            header_timeout: self.read_header_timeout.unless_zero(),
-            max_idle: self.idle_timeout.unless_zero(),
-            limits: self.limits.clone(),
             budget: Some(cx.budget.clone()),
-            ..ServerOptions::default()
+            ..self.server_options()
         };
         let bound = cx
             .listeners
             .bind(&cx.id, &self.endpoint)
-            .and_then(|listener| Bound::new(listener, handler, options, "HTTP", owner))
+            .and_then(|listener| BoundServer::new(listener, handler, options, "HTTP", owner))
             .map_err(|error| BuildError(error.to_string()))?;
         Ok(Serving::new(bound))
     }
@@ -234,6 +228,7 @@ impl Push {
             profile: labels.profile,
             start: u64::try_from(now).unwrap_or(u64::MAX),
             duration: std::time::Duration::ZERO,
+            is_interval: false,
         })
     }
 }
@@ -275,24 +270,6 @@ fn misdirected<B>(request: &Request<B>) -> Option<Response<Full<Bytes>>> {
         return Some(plain(StatusCode::NOT_FOUND, message));
     }
     (request.method() != Method::POST).then(only_post)
-}
-
-fn refused(nack: Nack) -> Response<Full<Bytes>> {
-    let refusal = Refusal::from(nack);
-    let status = refusal.http_status();
-    let mut response = plain(status, format!("{} {}", status.as_u16(), refusal.message));
-    let seconds = refusal.retry_after_seconds();
-    let later = [
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::SERVICE_UNAVAILABLE,
-    ]
-    .contains(&status);
-    if let Some(seconds) = seconds.or(later.then_some(1)) {
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
 }
 
 /// The path of the Collector's receiver.

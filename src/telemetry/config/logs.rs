@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use tributary_config::Unread;
+use super::push::PushExporter;
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Validate};
 
@@ -45,9 +45,46 @@ pub struct LogsConfig {
     /// The Collector's development mode. Only `false` is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub development: Option<bool>,
-    /// Export of the collector's own logs as OTLP. Not supported: only an empty list is accepted.
+    /// Export of the collector's own log lines by OTLP, in addition to `output_paths`. Lines of libraries and lines about
+    /// this export are not exported. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub processors: Vec<Unread>,
+    pub processors: Vec<LogProcessor>,
+}
+
+/// A processor of log lines: exactly one of the keys.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogProcessor {
+    /// Exports lines in batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<BatchLogProcessor>,
+    /// Exports each line at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simple: Option<SimpleLogProcessor>,
+}
+
+/// Export of log lines in batches. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct BatchLogProcessor {
+    /// Longest wait of a line for its export, in milliseconds. Default: 1000.
+    pub schedule_delay: u64,
+    /// Time limit of one export in milliseconds; a batch that fails until then is dropped. Above 0. Default: 30000.
+    pub export_timeout: u64,
+    /// Number of lines that wait for export; further lines are dropped. 1 to 1048576. Default: 2048.
+    pub max_queue_size: usize,
+    /// Maximum number of lines of one export, 1 to `max_queue_size`. Default: 512.
+    pub max_export_batch_size: usize,
+    /// Destination. Required.
+    pub exporter: PushExporter,
+}
+
+/// Export of each log line at once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SimpleLogProcessor {
+    /// Destination. Required.
+    pub exporter: PushExporter,
 }
 
 /// Sampling of log lines with equal messages.
@@ -113,6 +150,72 @@ impl Default for LogsConfig {
     }
 }
 
+impl Default for BatchLogProcessor {
+    fn default() -> Self {
+        BatchLogProcessor {
+            schedule_delay: 1000,
+            export_timeout: 30_000,
+            max_queue_size: 2048,
+            max_export_batch_size: 512,
+            exporter: PushExporter::default(),
+        }
+    }
+}
+
+impl LogProcessor {
+    /// Returns the settings; `simple` exports without delay.
+    pub fn settings(&self) -> BatchLogProcessor {
+        match (&self.batch, &self.simple) {
+            (Some(batch), _) => batch.clone(),
+            (None, simple) => BatchLogProcessor {
+                schedule_delay: 0,
+                exporter: simple.clone().unwrap_or_default().exporter,
+                ..BatchLogProcessor::default()
+            },
+        }
+    }
+
+    /// Returns the number of lines that wait for export.
+    pub fn queue_size(&self) -> usize {
+        self.settings().max_queue_size
+    }
+}
+
+impl Validate for LogProcessor {
+    fn validate(&self, problems: &mut Problems) {
+        match (&self.batch, &self.simple) {
+            (Some(batch), None) => problems.within("batch", batch),
+            (None, Some(simple)) => {
+                let mut inner = Problems::default();
+                simple.exporter.validate(&mut inner);
+                problems.extend(&["simple", "exporter"], inner);
+            }
+            _ => {
+                let message = "must have one of `batch` and `simple`";
+                problems.error(&[], message);
+            }
+        }
+    }
+}
+
+impl Validate for BatchLogProcessor {
+    fn validate(&self, problems: &mut Problems) {
+        const MOST: usize = 1 << 20;
+        problems.within("exporter", &self.exporter);
+        if self.export_timeout == 0 {
+            problems.error(&["export_timeout"], "must be above 0 milliseconds");
+        }
+        if !(1..=MOST).contains(&self.max_queue_size) {
+            let message = format!("must be between 1 and {MOST}");
+            problems.error(&["max_queue_size"], message);
+        }
+        if !(1..=self.max_queue_size.max(1)).contains(&self.max_export_batch_size) {
+            let message = "must be between 1 and `max_queue_size`";
+            problems.error(&["max_export_batch_size"], message);
+        }
+    }
+}
+
 impl Default for Sampling {
     fn default() -> Self {
         Sampling {
@@ -130,9 +233,10 @@ impl Validate for LogsConfig {
             let message = "must not be empty: list `stderr`, `stdout` or a file";
             problems.error(&["output_paths"], message);
         }
-        if !self.processors.is_empty() {
-            let message = "exporting own logs as OTLP is not supported: use `output_paths`";
-            problems.error(&["processors"], message);
+        for (index, processor) in self.processors.iter().enumerate() {
+            let mut inner = Problems::default();
+            processor.validate(&mut inner);
+            problems.extend(&["processors", &index.to_string()], inner);
         }
         // Settings that only change the look of lines cause a warning, not an error.
         let mut no_effect = |key: &str, asked: bool, what: &str| {

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::push::PushExporter;
 use crate::component::auth;
 use crate::component::auth::Auth;
 use tributary_config::Unread;
@@ -22,12 +23,12 @@ const DEFAULT_PORT: u16 = 8888;
 pub struct MetricsConfig {
     /// Level of detail; `none` disables the endpoint. Default: `normal`.
     pub level: MetricsLevel,
-    /// Address of the metrics endpoint as `host:port`, as in older Collectors. Default: none; see
-    /// `readers`.
+    /// Address of the metrics endpoint as `host:port`, as in older Collectors; a `pull` reader has the same effect. Default:
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<Endpoint>,
-    /// Metrics endpoint: at most one, a `pull` reader with a `prometheus` exporter. Default: one on
-    /// `localhost:8888`.
+    /// Ways to read the metrics: at most one `pull` reader, the metrics endpoint, and any number of `periodic` readers,
+    /// which export by OTLP. Default: a `pull` reader on `localhost:8888`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readers: Option<Vec<MetricsReader>>,
     /// The Collector's views of its own metrics. Not supported: only an empty list is accepted.
@@ -72,9 +73,42 @@ pub struct MetricsReader {
     /// Reader that clients scrape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<PullReader>,
-    /// Reader that pushes metrics at intervals. Not supported.
+    /// Reader that exports metrics at intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub periodic: Option<Unread>,
+    pub periodic: Option<PeriodicReader>,
+}
+
+/// A reader that exports metrics at intervals. Times are in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PeriodicReader {
+    /// Interval between two exports in milliseconds. Above 0. Default: 60000.
+    pub interval: u64,
+    /// Time limit of one export in milliseconds. Above 0. Default: 30000.
+    pub timeout: u64,
+    /// Destination. Required.
+    pub exporter: PushExporter,
+}
+
+impl Default for PeriodicReader {
+    fn default() -> Self {
+        PeriodicReader {
+            interval: 60_000,
+            timeout: 30_000,
+            exporter: PushExporter::default(),
+        }
+    }
+}
+
+impl Validate for PeriodicReader {
+    fn validate(&self, problems: &mut Problems) {
+        problems.within("exporter", &self.exporter);
+        for (key, value) in [("interval", self.interval), ("timeout", self.timeout)] {
+            if value == 0 {
+                problems.error(&[key], "must be above 0 milliseconds");
+            }
+        }
+    }
 }
 
 /// A reader that clients scrape.
@@ -157,24 +191,32 @@ impl Default for PrometheusReader {
 impl MetricsConfig {
     /// Whether the names of counters end in `_total`.
     pub fn has_type_suffix(&self) -> bool {
-        let readers = self.readers.iter().flatten();
-        let pulls = readers.filter_map(|reader| reader.pull.as_ref());
-        pulls
-            .take(1)
-            .any(|pull| pull.exporter.prometheus.without_type_suffix == Some(false))
+        self.pull()
+            .is_some_and(|(_, reader)| reader.without_type_suffix == Some(false))
     }
 
     /// Returns the selection of process attributes that become labels of every series.
     pub fn labels(&self) -> ResourceLabels {
-        let reader = self.readers.iter().flatten().next();
-        let pull = reader.and_then(|reader| reader.pull.as_ref());
-        let labels = pull.and_then(|pull| {
-            pull.exporter
-                .prometheus
-                .with_resource_constant_labels
-                .clone()
-        });
+        let labels = self
+            .pull()
+            .and_then(|(_, reader)| reader.with_resource_constant_labels.clone());
         labels.unwrap_or_default()
+    }
+
+    /// Returns the configured metrics endpoint, and its index in `readers`.
+    pub(super) fn pull(&self) -> Option<(usize, &PrometheusReader)> {
+        let mut readers = self.readers.iter().flatten().enumerate();
+        readers.find_map(|(index, reader)| {
+            let pull = reader.pull.as_ref()?;
+            Some((index, &pull.exporter.prometheus))
+        })
+    }
+
+    /// Returns the readers that export metrics, unless metrics are off.
+    pub fn periodic(&self) -> impl Iterator<Item = &PeriodicReader> {
+        let readers = self.readers.iter().flatten();
+        let readers = readers.filter_map(|reader| reader.periodic.as_ref());
+        readers.filter(|_| self.level != MetricsLevel::None)
     }
 
     /// Returns the address of the metrics endpoint; `None` if metrics are off.
@@ -182,21 +224,19 @@ impl MetricsConfig {
         if self.level == MetricsLevel::None {
             return None;
         }
-        if let Some(readers) = &self.readers {
-            let reader = &readers.first()?.pull.as_ref()?.exporter.prometheus;
-            return Some(Endpoint::new(&reader.host, reader.port));
-        }
-        match &self.address {
-            Some(address) => Some(address.clone()),
-            None => Some(Endpoint::new(DEFAULT_HOST, DEFAULT_PORT)),
-        }
+        let reader = self.pull();
+        let reader = reader.map(|(_, reader)| Endpoint::new(&reader.host, reader.port));
+        let default = || Endpoint::new(DEFAULT_HOST, DEFAULT_PORT);
+        reader
+            .or_else(|| self.address.clone())
+            .or_else(|| self.readers.is_none().then(default))
     }
 }
 
 impl Validate for MetricsConfig {
     fn validate(&self, problems: &mut Problems) {
-        if self.address.is_some() && self.readers.is_some() {
-            let message = "cannot be combined with `readers`: remove `address`";
+        if self.address.is_some() && self.pull().is_some() {
+            let message = "cannot be combined with a `pull` reader: remove `address`";
             problems.error(&["address"], message);
         }
         if !self.views.is_empty() {
@@ -217,20 +257,28 @@ impl Validate for MetricsConfig {
         }
         let readers = self.readers.as_deref().unwrap_or_default();
         if self.readers.is_some() && readers.is_empty() && self.level != MetricsLevel::None {
-            let message = "must not be empty: add a `pull` reader, or set `level: none`";
+            let message = "must not be empty: add a reader, or set `level: none`";
             problems.error(&["readers"], message);
         }
-        for (index, reader) in readers.iter().enumerate() {
-            let index = index.to_string();
-            if reader.periodic.is_some() {
-                let message = "exporting own metrics is not supported: use a `pull` reader, and scrape the endpoint";
-                problems.error(&["readers", &index, "periodic"], message);
-            } else if reader.pull.is_none() {
-                let message = "a reader must be `pull: {exporter: {prometheus: {host, port}}}`";
-                problems.error(&["readers", &index], message);
-            } else if index != "0" {
-                let message = "only one reader is supported: remove this reader";
-                problems.error(&["readers", &index], message);
+        for (at, reader) in readers.iter().enumerate() {
+            let index = at.to_string();
+            let is_first = self.pull().is_some_and(|(first, _)| first == at);
+            match (&reader.periodic, &reader.pull) {
+                (Some(periodic), None) => {
+                    let mut inner = Problems::default();
+                    periodic.validate(&mut inner);
+                    problems.extend(&["readers", &index, "periodic"], inner);
+                }
+                (None, Some(_)) if is_first => {}
+                (None, Some(_)) => {
+                    let message = "only one `pull` reader is supported: remove this reader";
+                    problems.error(&["readers", &index], message);
+                }
+                _ => {
+                    let message = "a reader must be `pull: {exporter: {prometheus: {host, port}}}` or \
+                                   `periodic: {exporter: {otlp_http: {endpoint}}}`";
+                    problems.error(&["readers", &index], message);
+                }
             }
             let Some(pull) = &reader.pull else {
                 continue;

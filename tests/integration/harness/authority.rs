@@ -15,7 +15,6 @@ pub struct Authority {
     directory: TempDir,
 }
 
-/// Number of created authorities.
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 /// A certificate with its private key, in PEM.

@@ -9,7 +9,7 @@ use crate::source::{SourceText, Span};
 const WINDOW: usize = 100;
 
 /// Number of displayed characters to the left of the caret.
-const BEFORE: usize = 40;
+const CHARACTERS_BEFORE_CARET: usize = 40;
 
 pub(super) struct Shown {
     pub text: String,
@@ -36,7 +36,9 @@ impl Shown {
             .min(letters.len().max(caret + 1));
         let mut start = 0;
         if letters.len() > WINDOW {
-            start = caret.saturating_sub(BEFORE).min(letters.len() - WINDOW);
+            start = caret
+                .saturating_sub(CHARACTERS_BEFORE_CARET)
+                .min(letters.len() - WINDOW);
         }
         let end = (start + WINDOW).min(letters.len());
 
@@ -162,7 +164,7 @@ fn after_sensitive_key(letters: &[char]) -> Option<usize> {
 }
 
 /// Number of lines above a line that are searched for its enclosing keys.
-const ABOVE: u32 = 4096;
+const MAX_LINES_SEARCHED: u32 = 4096;
 
 /// Returns the first secret letter of a line below a sensitive key. The values of headers are secret under any name. In
 /// a text of several lines, only the first line has a name.
@@ -179,7 +181,7 @@ fn enclosed(source: &SourceText, letters: &[char], span: Span) -> Option<usize> 
     let mut is_entry = letters.get(blanks) == Some(&'-');
     let mut lines: Vec<&str> = Vec::new();
     let above = span.line.saturating_sub(1);
-    let first = above.saturating_sub(ABOVE);
+    let first = above.saturating_sub(MAX_LINES_SEARCHED);
     let (skip, take) = (
         usize::try_from(first).ok()?,
         usize::try_from(above - first).ok()?,

@@ -114,8 +114,8 @@ impl Visitor<'_> for ByteSizeVisitor {
     /// Accepts `1e6`, which is a whole number too.
     fn visit_f64<E: de::Error>(self, bytes: f64) -> Result<ByteSize, E> {
         // Floats cannot represent all whole numbers above 2^53.
-        const EXACT: f64 = 9_007_199_254_740_992.0;
-        if bytes.fract() != 0.0 || !(0.0..EXACT).contains(&bytes) {
+        const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
+        if bytes.fract() != 0.0 || !(0.0..MAX_EXACT_FLOAT).contains(&bytes) {
             return Err(E::invalid_value(de::Unexpected::Float(bytes), &self));
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded above

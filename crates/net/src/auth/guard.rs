@@ -101,7 +101,7 @@ impl Guard {
             )),
             AuthFailure::Busy => Nack::exhausted(
                 "too many credentials are being checked, or too many were wrong; retry later",
-                BUSY,
+                BUSY_RETRY_DELAY,
             ),
         }
     }
@@ -136,7 +136,7 @@ impl Handler for Guarded {
 pub fn refusal(guard: &Guard, nack: Nack) -> Response<Full<Bytes>> {
     let (status, name, value) = match nack.retryable {
         true => {
-            let seconds = HeaderValue::from(BUSY.as_secs());
+            let seconds = HeaderValue::from(BUSY_RETRY_DELAY.as_secs());
             (StatusCode::TOO_MANY_REQUESTS, RETRY_AFTER, seconds)
         }
         false => (
@@ -160,4 +160,4 @@ fn scheme(challenge: &HeaderValue) -> &str {
 }
 
 /// Retry delay if the server could not check the credentials.
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 
-/// A body of prepared chunks. Clones share the chunks, so every attempt is cheap.
+/// A body of prepared chunks. Clones share the chunks, so a retry copies nothing.
 #[derive(Debug, Clone)]
 pub struct Chunks {
     chunks: Arc<[Bytes]>,
@@ -55,9 +55,9 @@ impl Body for Chunks {
 
 /// Size in bytes below which chunks are copied into one chunk. Every chunk costs at least one frame and one system
 /// call, about as much as copying 10 KiB.
-const SMALL: usize = 16 * 1024;
+const SMALL_CHUNK: usize = 16 * 1024;
 /// Maximum size in bytes of chunks that were copied together.
-const JOINED: usize = 64 * 1024;
+const MAX_JOINED_BYTES: usize = 64 * 1024;
 
 /// Copies runs of small chunks together.
 pub fn coalesce(chunks: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
@@ -67,12 +67,12 @@ pub fn coalesce(chunks: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
         if chunk.is_empty() {
             continue;
         }
-        if chunk.len() >= SMALL {
+        if chunk.len() >= SMALL_CHUNK {
             flush(&mut joined, &mut out);
             out.push(chunk);
             continue;
         }
-        if joined.len() + chunk.len() > JOINED {
+        if joined.len() + chunk.len() > MAX_JOINED_BYTES {
             flush(&mut joined, &mut out);
         }
         joined.extend_from_slice(&chunk);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn only_small_chunks_are_copied_together() {
-        let large = Bytes::from(vec![7; SMALL]);
+        let large = Bytes::from(vec![7; SMALL_CHUNK]);
         let small = Bytes::from(vec![1; 1000]);
         let mut chunks = vec![small.clone(); 100];
         chunks.push(Bytes::new());

@@ -12,14 +12,13 @@ use tokio::time::timeout;
 pub use super::connect_error::ConnectError;
 use super::proxy::{Proxy, Raw};
 pub use super::stream::Stream;
-use super::stream::{Inner, Verdict};
+use super::stream::{Inner, LastFailure};
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
 /// Timeout of one address before the next one is tried.
-const PER_ADDRESS: Duration = Duration::from_secs(5);
-/// Timeout of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connector for one host and port.
 #[derive(Clone)]
@@ -28,7 +27,7 @@ pub struct Connector {
     port: u16,
     tls: Option<(RotatingClient, ServerName<'static>)>,
     proxy: Option<Arc<Proxy>>,
-    verdict: Verdict,
+    last_failure: LastFailure,
 }
 
 impl Connector {
@@ -40,14 +39,14 @@ impl Connector {
             port,
             tls,
             proxy: None,
-            verdict: Verdict::default(),
+            last_failure: LastFailure::default(),
         }
     }
 
     /// Routes all connections through a proxy: through a tunnel if the server speaks TLS, otherwise with
     /// requests in absolute form.
     #[must_use]
-    pub fn through(self, proxy: Option<Arc<Proxy>>) -> Self {
+    pub fn with_proxy(self, proxy: Option<Arc<Proxy>>) -> Self {
         Connector { proxy, ..self }
     }
 
@@ -64,9 +63,9 @@ impl Connector {
 
     /// Returns the server's explanation of the last failed connection, if any, and advice. It complements request
     /// errors without an explanation.
-    pub fn verdict(&self) -> Option<String> {
-        let verdict = self.verdict.text.lock();
-        verdict.clone()
+    pub fn last_failure(&self) -> Option<String> {
+        let last_failure = self.last_failure.text.lock();
+        last_failure.clone()
     }
 
     /// Resolves the addresses of the host, or of the proxy; at least one.
@@ -95,7 +94,7 @@ impl Connector {
     pub async fn connect(&self, addresses: &[SocketAddr]) -> Result<Stream, ConnectError> {
         let mut reasons = Vec::new();
         for address in addresses {
-            match timeout(PER_ADDRESS, TcpStream::connect(address)).await {
+            match timeout(ADDRESS_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(Ok(tcp)) => {
                     // Frames are written as a whole, so waiting to fill packets only delays them.
                     let _ = tcp.set_nodelay(true);
@@ -106,10 +105,12 @@ impl Connector {
                     return self.secure(raw, address).await;
                 }
                 Ok(Err(error)) => reasons.push(format!("{address}: {error}")),
-                Err(_) => reasons.push(format!("{address}: no response within {PER_ADDRESS:?}")),
+                Err(_) => {
+                    reasons.push(format!("{address}: no response within {ADDRESS_TIMEOUT:?}"))
+                }
             }
         }
-        self.verdict.set(None);
+        self.last_failure.set(None);
         Err(ConnectError(format!(
             "cannot connect to {}: {}",
             self.proxy
@@ -126,7 +127,7 @@ impl Connector {
         tcp: TcpStream,
         address: &SocketAddr,
     ) -> Result<Raw, ConnectError> {
-        self.verdict.set(None);
+        self.last_failure.set(None);
         let mut raw = proxy.secure(tcp, address).await?;
         if self.is_tls() {
             proxy.tunnel(&mut raw, &self.host, self.port).await?;
@@ -138,33 +139,33 @@ impl Connector {
         let stream = |inner| Stream {
             inner,
             address: *address,
-            verdict: self.verdict.clone(),
+            last_failure: self.last_failure.clone(),
             owner: self.tls.as_ref().map(|(source, _)| source.owner().clone()),
-            heard: false,
+            has_received: false,
             is_absolute_form: self.proxy.is_some() && self.tls.is_none(),
         };
         let Some((source, name)) = &self.tls else {
             return Ok(stream(Inner::Plain(tcp)));
         };
         let failed = |reason: String| {
-            self.verdict.set(None);
+            self.last_failure.set(None);
             ConnectError(format!(
                 "TLS handshake with {} ({address}) failed: {reason}",
                 self.host
             ))
         };
         let handshake = tls::connect::connect(source.config(), name.clone(), tcp);
-        match timeout(HANDSHAKE, handshake).await {
+        match timeout(HANDSHAKE_TIMEOUT, handshake).await {
             Ok(Ok(secured)) => Ok(stream(Inner::Tls(Box::new(secured)))),
             Ok(Err(why)) => {
                 let error = failed(why.reason);
-                if why.for_good {
-                    self.verdict.log_failure(source.owner(), &error.0);
+                if why.is_permanent {
+                    self.last_failure.log_failure(source.owner(), &error.0);
                 }
                 Err(error)
             }
             Err(_) => Err(failed(format!(
-                "no response within {HANDSHAKE:?}; if the server speaks plaintext, set tls::insecure to true"
+                "no response within {HANDSHAKE_TIMEOUT:?}; if the server speaks plaintext, set tls::insecure to true"
             ))),
         }
     }

@@ -64,8 +64,8 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// A request without a response. If the request fails or its caller drops it, no new request uses its connection: the
-/// peer may have vanished silently, which TCP detects only after a quarter of an hour.
+/// A request without a response. If the request fails or its caller drops it, no new request uses
+/// its connection: the peer may have vanished silently, which TCP detects only after 15 minutes.
 struct Unanswered<'a> {
     pool: &'a Shared,
     number: u64,
@@ -150,8 +150,8 @@ impl Pool {
 
     /// Returns the reason why a connection ended without a response.
     fn refusal(&self, error: hyper::Error) -> RequestError {
-        match self.0.connector.verdict() {
-            Some(verdict) => RequestError::Refused(verdict),
+        match self.0.connector.last_failure() {
+            Some(last_failure) => RequestError::Refused(last_failure),
             None => RequestError::Broken(error),
         }
     }
@@ -295,8 +295,9 @@ impl Shared {
         self.replace(number, |failures| Slot::Idle { failures });
     }
 
-    /// Handles a connection that ended without a response. The first failure may be chance, such as a server restart,
-    /// so another attempt follows at once. Later attempts are delayed, since a connection per request would be a storm.
+    /// Handles a connection that ended without a response. The first failure may be a server
+    /// restart, so another attempt follows at once. Later attempts are delayed, because every
+    /// request would open a connection otherwise.
     fn connection_failed(&self, number: u64, why: &RequestError) {
         self.replace(number, |failures| match failures {
             0 => Slot::Idle { failures: 1 },

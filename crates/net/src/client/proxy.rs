@@ -21,7 +21,7 @@ use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
 /// Timeout of the handshake with the proxy: TLS and CONNECT.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of the response head to CONNECT, in bytes, as in Go's client.
 const MAX_RESPONSE_HEAD: usize = 64 << 10;
 
@@ -130,14 +130,14 @@ impl Proxy {
             (_, false) => return Ok(Either::Left(tcp)),
         };
         let handshake = tls::connect::connect(source.config(), name.clone(), tcp);
-        match timeout(HANDSHAKE, handshake).await {
+        match timeout(HANDSHAKE_TIMEOUT, handshake).await {
             Ok(Ok(secured)) => Ok(Either::Right(Box::new(secured))),
             Ok(Err(why)) => Err(self.error(format!(
                 "TLS handshake with {address} failed: {}",
                 why.reason
             ))),
             Err(_) => Err(self.error(format!(
-                "no response to the TLS handshake within {HANDSHAKE:?}; if the proxy speaks plaintext, use a \
+                "no response to the TLS handshake within {HANDSHAKE_TIMEOUT:?}; if the proxy speaks plaintext, use a \
                  proxy_url that begins with http://"
             ))),
         }
@@ -164,12 +164,12 @@ impl Proxy {
             stream.flush().await?;
             read_head(stream).await
         };
-        let head = match timeout(HANDSHAKE, exchange).await {
+        let head = match timeout(HANDSHAKE_TIMEOUT, exchange).await {
             Ok(Ok(head)) => head,
             Ok(Err(error)) => return Err(self.error(format!("CONNECT {target} failed: {error}"))),
             Err(_) => {
                 return Err(self.error(format!(
-                    "no response to CONNECT {target} within {HANDSHAKE:?}"
+                    "no response to CONNECT {target} within {HANDSHAKE_TIMEOUT:?}"
                 )));
             }
         };

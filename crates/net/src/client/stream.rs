@@ -24,15 +24,15 @@ const SETTINGS_AND_GOAWAY: usize = 128;
 /// certificate after the handshake has ended for the client. Its alert ends the connection, and HTTP errors of requests
 /// do not contain it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Verdict {
+pub(super) struct LastFailure {
     pub(super) text: Arc<Mutex<Option<String>>>,
     /// Whether a failure that needs a configuration change was logged since the last success.
     is_logged: Arc<AtomicBool>,
 }
 
-impl Verdict {
-    pub(super) fn set(&self, verdict: Option<String>) {
-        *self.text.lock() = verdict;
+impl LastFailure {
+    pub(super) fn set(&self, last_failure: Option<String>) {
+        *self.text.lock() = last_failure;
     }
 
     /// Logs that TLS fails until a configuration or certificate is changed. Requests are retried, so without the log
@@ -60,11 +60,11 @@ impl Verdict {
 pub struct Stream {
     pub(super) inner: Inner,
     pub(super) address: SocketAddr,
-    pub(super) verdict: Verdict,
+    pub(super) last_failure: LastFailure,
     /// The component that owns the connection, with TLS.
     pub(super) owner: Option<Owner>,
     /// Whether the server has sent anything.
-    pub(super) heard: bool,
+    pub(super) has_received: bool,
     /// Whether the target of a request must contain the server, for a proxy.
     pub(super) is_absolute_form: bool,
 }
@@ -103,28 +103,28 @@ impl Stream {
                 return error;
             }
             Inner::Tls(_) => {
-                let for_good = tls::connect::is_for_good(&error);
+                let is_permanent = tls::connect::is_permanent(&error);
                 let error = tls::connect::explained(error);
-                if let Some(owner) = self.owner.as_ref().filter(|_| for_good) {
-                    self.verdict.log_failure(owner, &error.to_string());
+                if let Some(owner) = self.owner.as_ref().filter(|_| is_permanent) {
+                    self.last_failure.log_failure(owner, &error.to_string());
                 }
                 error
             }
         };
         if error.kind() == io::ErrorKind::InvalidData {
-            self.set_verdict(format!("TLS with {}: {error}", self.address));
+            self.set_failure(format!("TLS with {}: {error}", self.address));
         }
         error
     }
 
-    fn set_verdict(&self, verdict: String) {
-        self.verdict.set(Some(verdict));
+    fn set_failure(&self, last_failure: String) {
+        self.last_failure.set(Some(last_failure));
     }
 
     /// Handles the end of the connection. Many servers that expect TLS silently close a plaintext connection.
     fn ended(&self) {
-        if !self.heard && matches!(self.inner, Inner::Plain(_)) {
-            self.set_verdict(format!(
+        if !self.has_received && matches!(self.inner, Inner::Plain(_)) {
+            self.set_failure(format!(
                 "{} closed the connection before it sent anything; if the server speaks TLS, set tls::insecure to \
                  false, or use an endpoint that begins with https://",
                 self.address
@@ -132,11 +132,10 @@ impl Stream {
         }
     }
 
-    /// Handles the first bytes from the server.
     fn read_alert(&mut self, said: &[u8]) {
-        self.heard = true;
+        self.has_received = true;
         if matches!(self.inner, Inner::Tls(_)) {
-            self.verdict.clear();
+            self.last_failure.clear();
         }
         let hint = match (&self.inner, said) {
             // A TLS alert (RFC 8446, 5.1), or the message of this project's servers.
@@ -147,7 +146,7 @@ impl Stream {
             }
             (Inner::Tls(_), _) => false,
         };
-        self.verdict.set(hint.then(|| {
+        self.last_failure.set(hint.then(|| {
             format!(
                 "{} speaks TLS: set tls::insecure to false, or use an endpoint that begins with https://",
                 self.address
@@ -168,7 +167,7 @@ impl Stream {
         let mut buffer = ReadBuf::new(&mut buffer);
         let said = match self.poll_inner(cx, &mut buffer) {
             Poll::Ready(Err(said)) if said.kind() == io::ErrorKind::InvalidData => said,
-            Poll::Ready(Ok(())) if !self.heard && !buffer.filled().is_empty() => {
+            Poll::Ready(Ok(())) if !self.has_received && !buffer.filled().is_empty() => {
                 self.read_alert(buffer.filled());
                 error
             }
@@ -191,7 +190,7 @@ impl AsyncRead for Stream {
             Poll::Ready(Ok(())) => {
                 let said = buf.filled().get(before..).unwrap_or_default();
                 if !said.is_empty() {
-                    if !stream.heard {
+                    if !stream.has_received {
                         stream.read_alert(said);
                     }
                 } else if buf.remaining() > 0 {

@@ -12,9 +12,10 @@ use super::gate::{Gate, Network, enter};
 use crate::network;
 use tributary_memory::clients::{CONNECTION_COST, ConnectionState, Scope};
 
-/// Slot of a connection. Connections take no permits of the budget but have a share of the limit in addition. Otherwise
-/// idle connections would displace telemetry, and a flood of telemetry would refuse connections. A refused connection,
-/// unlike a request, often cannot be told to retry.
+/// Slot of a connection. A connection has a share of the memory limit beside the budget, not
+/// permits of the budget. Idle connections would displace telemetry otherwise, and a flood of
+/// telemetry would refuse connections. A refused connection, unlike a refused request, often cannot
+/// be told to retry.
 struct ConnectionSlot {
     gate: Arc<Gate>,
     address: IpAddr,

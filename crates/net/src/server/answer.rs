@@ -10,8 +10,8 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use super::buffered::BufferedBytes;
 use super::client_limit::ClientLimit;
-use super::held::Held;
 use super::peer::{Admitted, Peer};
 use super::{BUSY_RETRY_AFTER, Handler};
 use tributary_memory::clients::SMALL_ANSWER;
@@ -41,9 +41,9 @@ pub(super) async fn answer<H: Handler>(
     drop(head);
     let size = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
     match hold(peer, size) {
-        Ok(held) => response.map(|body| Answer {
+        Ok(buffered) => response.map(|body| Answer {
             body: Some(body),
-            held: held.map(Arc::new),
+            buffered: buffered.map(Arc::new),
             _admitted: admitted,
         }),
         Err(TooMany) => {
@@ -60,15 +60,15 @@ pub(super) async fn answer<H: Handler>(
 struct TooMany;
 
 /// Takes the right to hold `bytes`. Small amounts need no right.
-fn hold(peer: &Peer, bytes: usize) -> Result<Option<Held>, TooMany> {
+fn hold(peer: &Peer, bytes: usize) -> Result<Option<BufferedBytes>, TooMany> {
     if bytes <= SMALL_ANSWER {
         return Ok(None);
     }
-    let held = peer.gate().begin_answer(peer, bytes);
-    if held.is_none() {
+    let buffered = peer.gate().begin_answer(peer, bytes);
+    if buffered.is_none() {
         peer.report_limit(ClientLimit::RequestMemory);
     }
-    held.map(Some).ok_or(TooMany)
+    buffered.map(Some).ok_or(TooMany)
 }
 
 /// Returns the memory use of a request's head, in bytes.
@@ -82,16 +82,15 @@ fn head_size(request: &Request<Incoming>) -> usize {
 /// are sent.
 pub(super) struct Answer<B> {
     body: Option<B>,
-    held: Option<Arc<Held>>,
+    buffered: Option<Arc<BufferedBytes>>,
     _admitted: Option<Admitted>,
 }
 
 impl<B> Answer<B> {
-    /// Creates a body that is not counted.
     fn unlimited(body: B) -> Self {
         Answer {
             body: Some(body),
-            held: None,
+            buffered: None,
             _admitted: None,
         }
     }
@@ -99,7 +98,7 @@ impl<B> Answer<B> {
     fn nothing() -> Self {
         Answer {
             body: None,
-            held: None,
+            buffered: None,
             _admitted: None,
         }
     }
@@ -117,7 +116,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
             return Poll::Ready(None);
         };
         let frame = ready!(Pin::new(body).poll_frame(cx));
-        let Some(held) = &self.held else {
+        let Some(buffered) = &self.buffered else {
             return Poll::Ready(frame);
         };
         let frame = frame.map(|frame| {
@@ -125,7 +124,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
                 frame.map_data(|data| {
                     Bytes::from_owner(Unsent {
                         data,
-                        _held: held.clone(),
+                        _buffered: buffered.clone(),
                     })
                 })
             })
@@ -146,7 +145,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answer<B> {
 /// Unsent bytes of a response, which hyper and h2 keep after the body is dropped.
 struct Unsent {
     data: Bytes,
-    _held: Arc<Held>,
+    _buffered: Arc<BufferedBytes>,
 }
 
 impl AsRef<[u8]> for Unsent {

@@ -26,9 +26,9 @@ use super::gate::Gate;
 use super::guard::{DetectedProtocol, Guard};
 use super::linger::Lingering;
 use super::metrics::HandshakeFailures;
-use super::mistake::Mistake;
+use super::not_tls::NotTls;
 use super::peer::{OpenRequest, Peer};
-use super::{Handler, Protocol, ServerOptions, farewell};
+use super::{Handler, Protocol, ServerOptions, refusal};
 use crate::sampled_log::SampledLog;
 use crate::tls::accept::AcceptError;
 use crate::tls::reason::Reason;
@@ -140,7 +140,6 @@ pub(super) async fn serve<H: Handler>(
 struct Accepting<'a> {
     tls: &'a dyn TlsSource,
     admission: &'a Admission,
-    /// Receives the identity of the client.
     identity: &'a mut Option<Arc<str>>,
 }
 
@@ -157,7 +156,7 @@ async fn serve_tls<H: Handler>(
         identity,
     } = accepting;
     let by = shared.handshake_deadline();
-    // A silent client takes only its socket, and only for a short time.
+    // A client that sends nothing has only a socket, for a short time.
     let mut first = [0; 4];
     let read = tokio::select! {
         biased;
@@ -169,13 +168,13 @@ async fn serve_tls<H: Handler>(
         // A port probe that connects and closes.
         return Ok(());
     }
-    if let Some(mistake) = Mistake::of(first) {
+    if let Some(not_tls) = NotTls::of(first) {
         shared.count(Reason::Plaintext);
-        return mistake.answer(stream).await;
+        return not_tls.answer(stream).await;
     }
     let Some(handshake) = admission.handshake() else {
         peer.report_limit(ClientLimit::MaxHandshakes);
-        farewell::send(&shared.gate, stream, peer, true).await;
+        refusal::send(&shared.gate, stream, peer, true).await;
         return Err(Failure::Limited(ClientLimit::MaxHandshakes));
     };
     let trust = tls.trust();
@@ -227,7 +226,6 @@ async fn within<T>(
     }
 }
 
-/// Detects the client's protocol and serves it.
 async fn serve_protocol<H, S>(
     shared: &Arc<Shared<H>>,
     stream: S,
@@ -251,15 +249,15 @@ where
         (DetectedProtocol::Tls, _) => {
             // Sends no message, since the client could not parse it, and no reset, which would look like a network
             // failure.
-            guard.part("").await;
-            let mistake = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
+            guard.close_with("").await;
+            let not_tls = "the client speaks TLS, but this port does not: set tls::insecure to true at the client, \
                            or configure tls here";
-            return Err(Failure::mismatch("tls_to_plaintext", mistake));
+            return Err(Failure::mismatch("tls_to_plaintext", not_tls));
         }
         (DetectedProtocol::Http1, Protocol::Http2) => {
-            guard.part(farewell::NOT_HTTP1).await;
-            let mistake = "the client speaks HTTP/1, but this port supports only gRPC";
-            return Err(Failure::mismatch("http1_to_grpc", mistake));
+            guard.close_with(refusal::NOT_HTTP1).await;
+            let not_tls = "the client speaks HTTP/1, but this port supports only gRPC";
+            return Err(Failure::mismatch("http1_to_grpc", not_tls));
         }
         _ => {}
     }

@@ -64,7 +64,6 @@ where
     ended.unwrap_or(Ok(())).map_err(failed)
 }
 
-/// Reason why the server ends a connection.
 enum End {
     Shutdown,
     Age,
@@ -115,12 +114,13 @@ async fn idle(peer: &Peer, limit: Option<Duration>) {
     }
 }
 
-/// Completes after some time without a request: the client does not intend to close. Its earlier requests have arrived
-/// long ago, and shutdown must not wait for the client until the deadline.
+/// Completes after some time without a request: the client keeps the connection open without using
+/// it. Its earlier requests have arrived, and shutdown must not wait for the client until the
+/// deadline.
 async fn quiet(peer: &Peer) {
     let began = Instant::now();
     loop {
-        let due = peer.idle_since().max(began) + QUIET;
+        let due = peer.idle_since().max(began) + IDLE_TIME_AT_SHUTDOWN;
         if due <= Instant::now() {
             return;
         }
@@ -128,7 +128,6 @@ async fn quiet(peer: &Peer) {
     }
 }
 
-/// Waits until `when`, or forever.
 fn sleep_until_or_forever(when: Option<Instant>) -> impl Future<Output = ()> {
     let sleep: Option<Pin<Box<Sleep>>> = when.map(|when| Box::pin(sleep_until(when)));
     async move {
@@ -140,8 +139,7 @@ fn sleep_until_or_forever(when: Option<Instant>) -> impl Future<Output = ()> {
 }
 
 /// Time without requests after which shutdown closes a connection.
-const QUIET: Duration = Duration::from_secs(5);
+const IDLE_TIME_AT_SHUTDOWN: Duration = Duration::from_secs(5);
 /// Time for an idle connection to close when a new connection replaces it.
 const REPLACED_GRACE: Duration = Duration::from_secs(1);
-/// Time for an idle connection to close.
 const IDLE_GRACE: Duration = Duration::from_secs(20);

@@ -4,17 +4,11 @@ use std::io;
 
 use super::client_limit::ClientLimit;
 
-/// Reason why a connection ended abnormally.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The two sides are incompatible: a configuration has to be changed.
     #[error("{text}")]
-    Mismatch {
-        /// Short name of the kind of failure, from a small set.
-        kind: &'static str,
-        /// Description for the operator.
-        text: String,
-    },
+    Mismatch { kind: &'static str, text: String },
     /// The client exceeded a limit. This was counted and logged.
     #[error("over the limit `{}`", .0.key())]
     Limited(ClientLimit),

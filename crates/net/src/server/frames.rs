@@ -290,7 +290,6 @@ impl FrameTracker {
     }
 }
 
-/// The nine-byte head of a frame.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     length: u32,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
 use super::guard::{DetectedProtocol, Guard};
-use super::mistake::Mistake;
+use super::not_tls::NotTls;
 use super::peer::Peer;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -22,7 +22,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
     let stream = join(Pieces(pieces.into()), sink());
     let version = RUNTIME.block_on(async {
-        let mut guard = Guard::new(stream, Arc::new(Peer::nobody()), None);
+        let mut guard = Guard::new(stream, Arc::new(Peer::unconnected()), None);
         guard.greet().await
     });
     match version {
@@ -35,11 +35,11 @@ pub fn greeting(pieces: Vec<&[u8]>) -> &'static str {
 
 /// Returns the protocol that a TLS port detects for a client that begins with these bytes.
 pub fn first_bytes(first: &[u8]) -> &'static str {
-    match Mistake::of(first) {
+    match NotTls::of(first) {
         None => "TLS",
-        Some(Mistake::Http1) => "HTTP/1",
-        Some(Mistake::Http2) => "HTTP/2",
-        Some(Mistake::Noise) => "noise",
+        Some(NotTls::Http1) => "HTTP/1",
+        Some(NotTls::Http2) => "HTTP/2",
+        Some(NotTls::Unknown) => "noise",
     }
 }
 

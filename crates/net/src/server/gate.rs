@@ -17,7 +17,6 @@ use crate::sampled_log::SampledLog;
 use tributary_memory::clients::REQUEST_COST;
 use tributary_memory::{Budget, clients};
 
-/// Counts of one listener.
 pub(super) struct Gate {
     pub(super) limits: Limits,
     /// HTTP/2: maximum number of open requests per connection. h2 refuses more.
@@ -32,7 +31,6 @@ pub(super) struct Gate {
     pub(super) farewells: AtomicUsize,
     /// Networks with open connections only, so `max_connections` bounds the map.
     networks: Mutex<HashMap<IpAddr, Arc<Network>>>,
-    /// Rate limiters of the log, by limit.
     pub(super) log: [SampledLog; ClientLimit::ALL.len()],
 }
 

@@ -38,10 +38,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use self::bucket::Bucket;
 use self::closing::ClosingState;
 pub(super) use self::closing::go_away;
+use super::buffered::BufferedBytes;
 use super::client_limit::ClientLimit;
 use super::frames::{FrameSummary, FrameTracker, PREFACE, UnfinishedItem};
 use super::gate::Gate;
-use super::held::Held;
 use super::peer::Peer;
 use super::request_slots::Opening;
 use super::request_slots::RequestSlots;
@@ -70,11 +70,10 @@ pub(super) struct Guard<S> {
     /// Time since which the socket accepts no more bytes.
     blocked: Option<Instant>,
     /// The right to a large, partly received frame.
-    large: Option<Held>,
+    large: Option<BufferedBytes>,
     closing: Option<ClosingState>,
 }
 
-/// Protocol of the first bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DetectedProtocol {
     Http1,
@@ -118,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     pub(super) async fn greet(&mut self) -> io::Result<DetectedProtocol> {
         let mut bytes = [0; PREFACE.len()];
         let mut have = 0;
-        // One byte does not distinguish a TLS record from noise.
+        // A single byte does not distinguish a TLS record from noise.
         let unclear = |bytes: &[u8]| matches!(bytes, [0x16]);
         while have < bytes.len()
             && (!self.frames.is_foreign() || unclear(bytes.get(..have).unwrap_or_default()))
@@ -145,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     }
 
     /// Sends a closing message and closes the connection, within a second.
-    pub(super) async fn part(mut self, message: impl Into<Bytes>) {
+    pub(super) async fn close_with(mut self, message: impl Into<Bytes>) {
         self.close(message.into(), io::ErrorKind::ConnectionAborted, "");
         std::future::poll_fn(|cx| self.poll_closing(cx).map(drop)).await;
     }
@@ -187,7 +186,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         followed
     }
 
-    /// Handles written bytes.
     fn sent(&mut self, bytes: &[u8]) {
         if !self.frames.is_foreign() {
             let now = u32::try_from(self.born.elapsed().as_secs()).unwrap_or(u32::MAX);
@@ -218,7 +216,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
         }
     }
 
-    /// Handles the result of a write.
     fn after_write(&mut self, cx: &mut Context<'_>, written: &Poll<io::Result<usize>>) {
         match written {
             Poll::Pending => {

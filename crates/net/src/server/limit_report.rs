@@ -34,7 +34,6 @@ impl Gate {
         );
     }
 
-    /// Returns the configured value of the limit, as text.
     fn value(&self, limit: ClientLimit) -> String {
         let limits = &self.limits;
         let time = |time: Duration| format!("{time:?}");

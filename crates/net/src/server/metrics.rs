@@ -1,17 +1,13 @@
-//! Metrics of servers.
-
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::Owner;
 use crate::server::ClientLimit;
 use crate::tls::reason::Reason;
 
-/// Counts failed TLS handshakes of a server, by reason.
 #[derive(Clone)]
 pub(super) struct HandshakeFailures([Counter; Reason::ALL.len()]);
 
 impl HandshakeFailures {
-    /// Creates the counters of one server.
     pub(super) fn new(owner: &Owner) -> Self {
         HandshakeFailures(Reason::ALL.map(|reason| {
             let labels = owner.labels_and("reason", reason.name());
@@ -19,7 +15,6 @@ impl HandshakeFailures {
         }))
     }
 
-    /// Counts a failed TLS handshake.
     pub(super) fn count(&self, reason: Reason) {
         self.0[reason as usize].increment(1);
     }

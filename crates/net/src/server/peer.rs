@@ -21,7 +21,7 @@ pub struct Peer {
     pub identity: Option<Arc<str>>,
     /// Size of the largest chunk of a request on this connection. Buffers have about this size, and a slice keeps its
     /// whole buffer in memory. Code that keeps slices compares sizes to decide whether to copy.
-    pub largest_piece: AtomicUsize,
+    pub largest_chunk: AtomicUsize,
     /// Memory of requests that are still arriving.
     pub unfinished: UnfinishedShare,
     /// Limits CPU-heavy work of this connection to one task per core, so that one connection cannot delay all other
@@ -37,9 +37,23 @@ pub struct Peer {
     requests_begun: AtomicU64,
     /// Number of requests to refuse because of the memory limit.
     refusals: AtomicUsize,
-    /// Whether the connection has ended.
     is_gone: AtomicBool,
     is_shutting_down: AtomicBool,
+}
+
+/// Creates the peers of received datagrams, which have no connection.
+pub struct DatagramPeers(Arc<Gate>);
+
+impl DatagramPeers {
+    /// Creates the source of peers for a component.
+    pub fn new(owner: super::Owner) -> Self {
+        DatagramPeers(Gate::new(super::Limits::default(), 0, owner, None))
+    }
+
+    /// Returns the peer that sent a datagram.
+    pub fn peer(&self, address: SocketAddr) -> Peer {
+        Peer::new(address, self.0.clone())
+    }
 }
 
 impl Peer {
@@ -48,7 +62,7 @@ impl Peer {
         Peer {
             address,
             identity: None,
-            largest_piece: AtomicUsize::new(0),
+            largest_chunk: AtomicUsize::new(0),
             unfinished: UnfinishedShare::default(),
             turns: Semaphore::new(cores()),
             answered_early: AtomicBool::new(false),
@@ -64,10 +78,10 @@ impl Peer {
 
     /// Creates a peer without a connection.
     #[cfg(any(test, fuzzing, feature = "testing"))]
-    pub fn nobody() -> Self {
+    pub fn unconnected() -> Self {
         use std::net::Ipv4Addr;
         let id = "otlp".parse().unwrap_or_else(|_| unreachable!());
-        let owner = super::Owner::new(&id, "receiver").over("http");
+        let owner = super::Owner::new(&id, "receiver").with_transport("http");
         let gate = Gate::new(super::Limits::default(), 1000, owner, None);
         Peer::new((Ipv4Addr::LOCALHOST, 0).into(), gate)
     }
@@ -93,7 +107,6 @@ impl Peer {
         }
     }
 
-    /// Adds one pending refusal of a request.
     pub(super) fn add_refusal(&self) {
         self.refusals.fetch_add(1, Relaxed);
     }
@@ -105,7 +118,6 @@ impl Peer {
         }
     }
 
-    /// Takes one pending refusal, if there is any.
     fn take_refusal(&self) -> bool {
         // The number is nearly always 0, and the check avoids a write.
         self.refusals.load(Relaxed) > 0
@@ -133,12 +145,10 @@ impl Peer {
         self.is_gone.load(Relaxed)
     }
 
-    /// Whether the connection has to end to make room for a new one.
     pub(super) fn is_closing(&self) -> bool {
         self.state.is_closing.load(Relaxed)
     }
 
-    /// Whether the connection needs a lingering close.
     pub(super) fn needs_linger(&self) -> bool {
         self.answered_early.load(Relaxed)
     }
@@ -147,7 +157,6 @@ impl Peer {
         &self.gate
     }
 
-    /// Returns the number of requests that began on this connection.
     pub(super) fn begun(&self) -> u64 {
         self.requests_begun.load(Relaxed)
     }
@@ -156,7 +165,6 @@ impl Peer {
         self.state.busy.load(Relaxed) > 0
     }
 
-    /// Returns the time at which the connection began.
     pub(super) fn opened(&self) -> Instant {
         self.state.opened
     }

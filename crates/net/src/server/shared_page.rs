@@ -23,7 +23,7 @@ struct Rendering {
 }
 
 /// Pause after a rendering, in durations of the rendering.
-const PAUSE: u32 = 3;
+const PAUSE_FACTOR: u32 = 3;
 
 impl SharedPage {
     /// Returns the page as rendered after this call, or `None` if the process is shutting down.
@@ -37,7 +37,7 @@ impl SharedPage {
         // A separate task: a client that disconnects must not start another rendering at once.
         let rendering = spawn(async move {
             if let Some(last) = &*last {
-                let next = last.took * (PAUSE + 1);
+                let next = last.took * (PAUSE_FACTOR + 1);
                 sleep(next.saturating_sub(last.began.elapsed())).await;
             }
             let began = Instant::now();

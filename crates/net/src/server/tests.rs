@@ -19,13 +19,12 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: server\r\n\r\n";
 fn start(handler: SimpleHandler, options: ServerOptions) -> (Server, SocketAddr) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let id = "health_check".parse().unwrap();
-    let owner = Owner::new(&id, "extension").over("http");
+    let owner = Owner::new(&id, "extension").with_transport("http");
     let server = serve(listener.into(), handler, options, owner).unwrap();
     let address = server.local_address().unwrap();
     (server, address)
 }
 
-/// Responds with the number of the request.
 fn counting() -> SimpleHandler {
     let asked = AtomicUsize::new(0);
     Arc::new(move |_| {
@@ -192,7 +191,7 @@ async fn protocol_detection_ignores_segment_boundaries() {
     for (bytes, expected) in said {
         for most in [1, 2, 64] {
             let (mut client, stream) = tokio::io::duplex(most);
-            let mut guard = Guard::new(stream, Arc::new(Peer::nobody()), None);
+            let mut guard = Guard::new(stream, Arc::new(Peer::unconnected()), None);
             tokio::spawn(async move { client.write_all(bytes).await });
             let found = guard.greet().await.unwrap();
             assert_eq!(found, expected, "{bytes:?} in pieces of {most}");

@@ -72,12 +72,12 @@ pub(super) fn identity_among(
     certificate: &CertificateDer<'_>,
     allowed: &[Pattern],
 ) -> Option<Arc<str>> {
-    let facts = certificate::describe(certificate).ok()?;
+    let fields = certificate::describe(certificate).ok()?;
     // A certificate without names is identified by its serial number.
     Some(
-        facts
+        fields
             .identity_among(allowed)
-            .map_or_else(|| facts.title().into(), Arc::from),
+            .map_or_else(|| fields.title().into(), Arc::from),
     )
 }
 
@@ -96,7 +96,7 @@ pub async fn end<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
             }
         }
     };
-    let _ = timeout(CLOSING, closing).await;
+    let _ = timeout(MAX_CLOSING_TIME, closing).await;
 }
 
 fn explain(error: io::Error, notes: Notes) -> AcceptError {
@@ -185,7 +185,6 @@ fn describe_alert(alert: AlertDescription) -> (Reason, String) {
     }
 }
 
-/// Maximum time for closing.
-const CLOSING: Duration = Duration::from_secs(1);
+const MAX_CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read from a refused client: more than most connections have in flight.
 const MAX_UNREAD_BYTES: usize = 1 << 20;

@@ -21,7 +21,7 @@ const MAX_NAMES: usize = 256;
 
 /// Fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateFields {
     /// Subject as `CN=a, O=b`; empty if the certificate has no subject.
     pub subject: String,
     /// Issuer, in the same form.
@@ -43,15 +43,15 @@ pub struct Facts {
 /// Error if a certificate cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an X.509 certificate: {0}")]
-pub struct Unreadable(String);
+pub struct CertificateError(String);
 
 /// Parses the fields of a certificate without verifying it.
 ///
 /// # Errors
 /// The bytes are not a certificate.
-pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
+pub fn describe(der: &CertificateDer<'_>) -> Result<CertificateFields, CertificateError> {
     let (_, certificate) =
-        X509Certificate::from_der(der).map_err(|error| Unreadable(error.to_string()))?;
+        X509Certificate::from_der(der).map_err(|error| CertificateError(error.to_string()))?;
     let validity = certificate.validity();
     let mut names = Vec::new();
     let mut is_authority = false;
@@ -67,7 +67,7 @@ pub fn describe(der: &CertificateDer<'_>) -> Result<Facts, Unreadable> {
     }
     names.truncate(MAX_NAMES);
     let common_name = certificate.subject().iter_common_name().next();
-    Ok(Facts {
+    Ok(CertificateFields {
         subject: distinguished(certificate.subject()),
         issuer: distinguished(certificate.issuer()),
         common_name: common_name
@@ -106,7 +106,7 @@ pub(super) fn any_name(der: &CertificateDer<'_>, mut wanted: impl FnMut(&Name) -
     })
 }
 
-impl Facts {
+impl CertificateFields {
     /// Returns the client's identity if only `allowed` names may connect: the first allowed URI, else the first allowed
     /// host name. If `allowed` is empty, this is the [`identity`](Self::identity).
     pub(super) fn identity_among(&self, allowed: &[Pattern]) -> Option<&str> {
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    fn facts(common_name: &str, names: Vec<SanType>) -> Facts {
+    fn fields(common_name: &str, names: Vec<SanType>) -> CertificateFields {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         if !common_name.is_empty() {
@@ -274,16 +274,16 @@ mod tests {
 
     #[test]
     fn certificate_fields_have_names_and_validity() {
-        let facts = facts(
+        let fields = fields(
             "agent",
             vec![dns("a.example"), SanType::IpAddress([10, 0, 0, 1].into())],
         );
-        assert_eq!(facts.subject, "CN=agent");
-        assert_eq!(facts.serial, "01:02:ab");
-        assert_eq!(date(facts.not_before), "2020-01-02 00:00:00 UTC");
-        assert_eq!(date(facts.not_after), "2031-12-31 00:00:00 UTC");
-        assert_eq!(facts.names_listed(), "a.example, 10.0.0.1");
-        assert!(!facts.is_authority);
+        assert_eq!(fields.subject, "CN=agent");
+        assert_eq!(fields.serial, "01:02:ab");
+        assert_eq!(date(fields.not_before), "2020-01-02 00:00:00 UTC");
+        assert_eq!(date(fields.not_after), "2031-12-31 00:00:00 UTC");
+        assert_eq!(fields.names_listed(), "a.example, 10.0.0.1");
+        assert!(!fields.is_authority);
         assert!(describe(&CertificateDer::from(b"junk".to_vec())).is_err());
     }
 
@@ -292,24 +292,24 @@ mod tests {
         let spiffe = "spiffe://zone.example/ns/a/sa/agent";
         let table = [
             (
-                facts("cn", vec![dns("a.example"), uri(spiffe), uri("urn:other")]),
+                fields("cn", vec![dns("a.example"), uri(spiffe), uri("urn:other")]),
                 Some(spiffe),
             ),
             (
-                facts("cn", vec![dns("a.example"), dns("b.example")]),
+                fields("cn", vec![dns("a.example"), dns("b.example")]),
                 Some("a.example"),
             ),
-            (facts("cn", vec![]), Some("cn")),
-            (facts("", vec![SanType::IpAddress([1; 4].into())]), None),
+            (fields("cn", vec![]), Some("cn")),
+            (fields("", vec![SanType::IpAddress([1; 4].into())]), None),
         ];
-        for (facts, expected) in table {
-            assert_eq!(facts.identity(), expected, "{facts:?}");
+        for (fields, expected) in table {
+            assert_eq!(fields.identity(), expected, "{fields:?}");
         }
     }
 
     #[test]
     fn certificate_texts_are_printable_and_short() {
-        let evil = facts("line\nbreak \u{1b}[31m", vec![]);
+        let evil = fields("line\nbreak \u{1b}[31m", vec![]);
         assert_eq!(evil.identity(), Some("line\\nbreak \\u{1b}[31m"));
         assert_ne!(printable("a\nb"), printable("a\\nb"));
         let long = printable(&"\u{202e}".repeat(1000));

@@ -13,11 +13,11 @@ use super::notes;
 
 /// Reason why a handshake failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct HandshakeError {
     /// Description of the failure and its remedy.
     pub reason: String,
     /// Whether retries fail until a configuration or certificate is changed.
-    pub for_good: bool,
+    pub is_permanent: bool,
 }
 
 /// Performs the handshake. Under TLS 1.3, the server checks the client's certificate only afterwards. See
@@ -29,26 +29,26 @@ pub async fn connect<S>(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     stream: S,
-) -> Result<TlsStream<S>, Failed>
+) -> Result<TlsStream<S>, HandshakeError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let connecting = TlsConnector::from(config).connect(name, stream);
     let (outcome, notes) = notes::taken(connecting).await;
     outcome.map_err(|error| match notes.refused {
-        Some((_, text)) => Failed {
+        Some((_, text)) => HandshakeError {
             reason: format!("invalid peer certificate: {text}"),
-            for_good: true,
+            is_permanent: true,
         },
-        None => Failed {
-            for_good: is_for_good(&error),
+        None => HandshakeError {
+            is_permanent: is_permanent(&error),
             reason: explained(error).to_string(),
         },
     })
 }
 
 /// Whether retries fail for the same reason until a configuration or certificate is changed on either side.
-pub fn is_for_good(error: &io::Error) -> bool {
+pub fn is_permanent(error: &io::Error) -> bool {
     let tls = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<Error>());

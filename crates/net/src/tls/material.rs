@@ -11,7 +11,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
-use super::certificate::{self, Facts, date};
+use super::certificate::{self, CertificateFields, date};
 use super::error::{TlsError, problem};
 use crate::files::{MAX_PEM_FILE, read_regular};
 use tributary_config::Secret;
@@ -83,7 +83,7 @@ impl Pair<'_> {
     }
 
     /// Returns the fields of the own certificate, if it can be parsed.
-    pub(super) fn facts(&self) -> Option<Facts> {
+    pub(super) fn fields(&self) -> Option<CertificateFields> {
         let pem = text("cert_file", self.cert_file, self.cert_pem).ok()??;
         let chain = certificates("cert_file", self.cert_file, &pem).ok()?;
         certificate::describe(chain.first()?).ok()
@@ -91,19 +91,19 @@ impl Pair<'_> {
 
     /// Returns a warning if the own certificate is not valid now.
     pub(super) fn warning(&self, now: SystemTime) -> Option<TlsError> {
-        let facts = self.facts()?;
+        let fields = self.fields()?;
         let what = format!(
             "the certificate {} in {}",
-            facts.title(),
+            fields.title(),
             source(self.cert_file)
         );
-        let reason = if facts.not_after < now {
+        let reason = if fields.not_after < now {
             format!(
                 "{what} expired on {}, so peers reject it: renew it",
-                date(facts.not_after)
+                date(fields.not_after)
             )
-        } else if facts.not_before > now {
-            let from = date(facts.not_before);
+        } else if fields.not_before > now {
+            let from = date(fields.not_before);
             format!("{what} is not valid before {from}; peers reject it until then")
         } else {
             return None;
@@ -119,7 +119,7 @@ impl Pair<'_> {
         let (cert_file, key_file) = (source(self.cert_file), source(self.key_file));
         let title = |certificate| {
             certificate::describe(certificate)
-                .map_or_else(|error| error.to_string(), |facts| facts.title())
+                .map_or_else(|error| error.to_string(), |fields| fields.title())
         };
         let first = chain.first().map(title).unwrap_or_default();
         match chain

@@ -3,7 +3,7 @@
 //! A source of TLS configurations reads its files once and then checks them every few seconds. Changed files are
 //! validated together (certificate, key, authorities) before they replace the current ones. If the new files cannot be
 //! used, only a counter and the log change. New connections use the new configuration. For existing connections, see
-//! [`Trust`] (servers) and [`crate::client::Pool`] (clients).
+//! [`TrustWatch`] (servers) and [`crate::client::Pool`] (clients).
 //!
 //! The check polls the files' metadata instead of using inotify. Kubernetes swaps a symbolic link in a parent
 //! directory, which inotify reports only to watchers of every directory on the path. Network file systems report no
@@ -21,11 +21,11 @@ use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::CertificateDer;
 
 use super::names::Pattern;
-pub use super::trust::Trust;
+pub use super::trust::TrustWatch;
 use super::{ClientTls, ServerTls, TlsError};
 use crate::Owner;
 use crate::tls::{TlsSource, accept};
-pub use in_use::{CertificateRole, InUse, in_use};
+pub use in_use::{CertificateInUse, CertificateRole, in_use};
 use source::{Built, Named, Section, Source};
 
 /// TLS configuration of a server, current at every handshake.
@@ -55,7 +55,7 @@ impl TlsSource for RotatingServer {
         self.source.config()
     }
 
-    fn trust(&self) -> Option<Trust> {
+    fn trust(&self) -> Option<TrustWatch> {
         Some(self.source.trust())
     }
 

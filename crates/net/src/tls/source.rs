@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustls_pki_types::CertificateDer;
 
 use super::accept;
-use super::trust::Trust;
+use super::trust::TrustWatch;
 
 /// Source of the TLS configuration of new connections. Every handshake reads the source, so certificates can change
 /// while the server runs.
@@ -15,7 +15,7 @@ pub trait TlsSource: Send + Sync + 'static {
 
     /// Returns the trust to watch for the next connection, or `None` if the trust cannot change. Call `trust` before
     /// `config`, so that a change between the two calls is detected.
-    fn trust(&self) -> Option<Trust> {
+    fn trust(&self) -> Option<TrustWatch> {
         None
     }
 

@@ -95,7 +95,7 @@ mod tests {
             };
             notes::taken(ticket).await.0
         };
-        assert_eq!(given_at(None).await, None, "nobody was verified");
+        assert_eq!(given_at(None).await, None, "no client was verified");
         let over = given_at(Some(now - 1)).await.unwrap();
         assert_eq!(tickets.decrypt(&over), None);
         let good = given_at(Some(now + 1000)).await.unwrap();

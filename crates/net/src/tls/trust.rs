@@ -17,19 +17,18 @@ use crate::tls::{certificate, notes};
 
 /// Detects that a connected client is no longer trusted: its certificate has expired, or changed authorities, names or
 /// revocation lists would refuse the client now.
-pub struct Trust {
+pub struct TrustWatch {
     pub(super) verifier: watch::Receiver<Option<Arc<dyn ClientCertVerifier>>>,
     pub(super) report: Arc<Report>,
 }
 
-/// Counts and logs the closed connections.
 pub(super) struct Report {
     pub(super) owner: Owner,
     pub(super) metrics: TlsMetrics,
     log: SampledLog,
 }
 
-impl Trust {
+impl TrustWatch {
     /// Completes when the client at `peer`, which presented this chain, is no longer trusted. The event has been
     /// counted and logged by then.
     ///
@@ -39,10 +38,10 @@ impl Trust {
         let Some((leaf, others)) = chain.split_first() else {
             return std::future::pending().await;
         };
-        let facts = chain
+        let fields = chain
             .iter()
             .filter_map(|der| certificate::describe(der).ok());
-        let mut ends: Vec<SystemTime> = facts.map(|facts| facts.not_after + SECOND).collect();
+        let mut ends: Vec<SystemTime> = fields.map(|fields| fields.not_after + SECOND).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         loop {
             let wait = match ends.last() {
@@ -99,7 +98,7 @@ impl Report {
         self.metrics.distrusted();
         let certificate = certificate::describe(leaf).map_or_else(
             |error| error.to_string(),
-            |facts| format!("{}, serial {}", facts.title(), facts.serial),
+            |fields| format!("{}, serial {}", fields.title(), fields.serial),
         );
         // A premature change of an authority affects thousands of clients.
         let Some(suppressed) = self.log.admit() else {

@@ -9,7 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::certificate::{self, Facts, date};
+use super::certificate::{self, CertificateFields, date};
 use super::names::Pattern;
 use super::notes;
 use super::reason::Reason;
@@ -157,7 +157,7 @@ impl Words {
             return;
         };
         let refused = match certificate::describe(end_entity) {
-            Ok(facts) => self.explain(error, &facts),
+            Ok(fields) => self.explain(error, &fields),
             Err(unreadable) => (
                 Reason::BadCertificate,
                 format!("the {}'s certificate is {unreadable}", self.whose),
@@ -166,14 +166,14 @@ impl Words {
         notes::with(|notes| notes.refused = Some(refused));
     }
 
-    fn explain(&self, error: &CertificateError, facts: &Facts) -> (Reason, String) {
+    fn explain(&self, error: &CertificateError, fields: &CertificateFields) -> (Reason, String) {
         let Words {
             whose,
             authorities,
             lists,
             allowed,
         } = self;
-        let title = facts.title();
+        let title = fields.title();
         let which = |moment: SystemTime, of_leaf: SystemTime| match moment == of_leaf {
             true => format!("the {whose}'s certificate {title}"),
             false => format!("a certificate above the {whose}'s, {title},"),
@@ -185,7 +185,7 @@ impl Words {
                     "the {whose}'s certificate {title} was issued by \"{}\", which has no path to {authorities}: \
                      add its authority there, give the {whose} a certificate of one that is there, or have the {whose} \
                      send the intermediate certificates too",
-                    facts.issuer
+                    fields.issuer
                 );
                 (Reason::UnknownAuthority, text)
             }
@@ -194,13 +194,13 @@ impl Words {
                 let text = format!(
                     "the {whose}'s certificate {title} was issued by another \"{}\" than that in {authorities}: add \
                      its authority there, or give the {whose} a certificate of the one that is there",
-                    facts.issuer
+                    fields.issuer
                 );
                 (Reason::UnknownAuthority, text)
             }
             CertificateError::ExpiredContext { not_after, .. } => {
                 let end = moment(*not_after);
-                let which = which(end, facts.not_after);
+                let which = which(end, fields.not_after);
                 (
                     Reason::Expired,
                     format!("{which} expired on {}: renew it", date(end)),
@@ -210,7 +210,7 @@ impl Words {
                 let start = moment(*not_before);
                 let text = format!(
                     "{} is not valid before {}, and the local time is {}: correct the clock, or wait",
-                    which(start, facts.not_before),
+                    which(start, fields.not_before),
                     date(start),
                     now()
                 );
@@ -220,7 +220,7 @@ impl Words {
                 let text = format!(
                     "the {whose}'s certificate {title} with the serial number {}, or a certificate above it, is \
                      revoked by {lists}: issue a new certificate if the {whose} is legitimate",
-                    facts.serial
+                    fields.serial
                 );
                 (Reason::Revoked, text)
             }
@@ -228,7 +228,7 @@ impl Words {
                 let text = format!(
                     "{lists} has no list for an authority above the {whose}'s certificate {title}, which \"{}\" \
                      issued: add the lists of all authorities up to {authorities}",
-                    facts.issuer
+                    fields.issuer
                 );
                 (Reason::RevocationUnknown, text)
             }
@@ -245,7 +245,7 @@ impl Words {
                     "the {whose}'s certificate {title} is not for \"{}\" but for: {}; if this is the intended \
                      {whose}, set tls::server_name_override to one of these names",
                     expected.to_str(),
-                    facts.names_listed()
+                    fields.names_listed()
                 );
                 (Reason::NameNotAllowed, text)
             }
@@ -253,7 +253,7 @@ impl Words {
                 let text = format!(
                     "the {whose}'s certificate {title} has the names: {}; tls::allowed_client_names allows only: \
                      {allowed}",
-                    facts.names_listed()
+                    fields.names_listed()
                 );
                 (Reason::NameNotAllowed, text)
             }

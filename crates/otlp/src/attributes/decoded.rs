@@ -11,7 +11,6 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use super::{Action, AttributeLevel, Operation, ValueSource, change};
 use crate::Decoded;
 
-/// Applies one action to one set of attributes.
 pub(super) fn apply(action: &Action, attributes: &mut Vec<KeyValue>) {
     let find = |attributes: &[KeyValue], key: &str| {
         let mut found = attributes.iter();

@@ -1,7 +1,7 @@
 //! Visits the encoded sets of attributes of a request.
 
 use super::plan::{MatchedKeys, Plan};
-use super::{Ambiguous, AttributeLevel, Select};
+use super::{Ambiguous, AttributeLevel, AttributeSelector};
 use crate::Signal;
 use crate::count::metric_data;
 use crate::edit::{Editor, put_delimited};
@@ -24,7 +24,7 @@ pub(super) struct Walk<'p, 's, 'a, S> {
     memory: MatchedKeys<'a>,
 }
 
-impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
+impl<'p, 's, 'a, S: AttributeSelector> Walk<'p, 's, 'a, S> {
     pub(super) fn new(
         plan: &'p Plan,
         signal: Signal,
@@ -74,7 +74,6 @@ impl<'p, 's, 'a, S: Select> Walk<'p, 's, 'a, S> {
         })
     }
 
-    /// Edits the data points of a metric.
     fn points(&mut self, metric: &Field<'a>, editor: &mut Editor<'a>) -> Result<(), Ambiguous> {
         let mut forms = 0;
         for field in metric.fields() {

@@ -100,7 +100,6 @@ fn message(table: usize, body: &[u8], depth: u32) -> usize {
     sum
 }
 
-/// Memory layout of the struct of a message type.
 struct Layout {
     /// Size of the struct in bytes, without the contents of its lists and texts.
     size: usize,

@@ -12,8 +12,8 @@ use prost_types::field_descriptor_proto::Type;
 use super::wire::{Content, Stop, is_number, is_zero, malformed, take, unzigzag, wire_type_of};
 use super::{MAX_DEPTH, is_id};
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
-use crate::edit::Unedited;
-use crate::room::{Full, Room, reserve};
+use crate::edit::EditError;
+use crate::room::{Room, RoomExhausted, reserve};
 use crate::{Decoded, Signal};
 use crate::{Malformed, decoded_bytes};
 
@@ -22,7 +22,7 @@ pub(super) fn from_wire(
     signal: Signal,
     request: &[u8],
     room: &dyn Room,
-) -> Result<Vec<u8>, Unedited> {
+) -> Result<Vec<u8>, EditError> {
     let merged;
     let stop = match transcode(descriptors, signal, request, room) {
         Ok(json) => return Ok(json),
@@ -32,7 +32,7 @@ pub(super) fn from_wire(
             merged = Decoded::decode(signal, request)
                 .map_err(|_| Malformed::new(0, "prost refuses the request"))?
                 .encode();
-            room.give_back(needed);
+            room.release(needed);
             room.take(merged.len())?;
             match transcode(descriptors, signal, &merged, room) {
                 Ok(json) => return Ok(json),
@@ -43,7 +43,7 @@ pub(super) fn from_wire(
     };
     Err(match stop {
         Stop::Malformed(error) => error.into(),
-        Stop::Full => Full.into(),
+        Stop::RoomExhausted => RoomExhausted.into(),
         Stop::NeedsMerge => {
             Malformed::new(0, "a singular field still occurs twice after merging").into()
         }
@@ -69,10 +69,10 @@ fn transcode(
     let Transcoder {
         mut out, entries, ..
     } = transcoder;
-    room.give_back(entries.capacity() * size_of::<Entry<'_>>());
+    room.release(entries.capacity() * size_of::<Entry<'_>>());
     // The text may be buffered through many retries; its spare capacity should not.
     if out.capacity() > out.len() + out.len() / 4 {
-        room.give_back(out.capacity() - out.len());
+        room.release(out.capacity() - out.len());
         out.shrink_to_fit();
     }
     Ok(out)

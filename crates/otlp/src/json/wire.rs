@@ -6,7 +6,7 @@ use prost::encoding::WireType;
 use prost_types::field_descriptor_proto::Type;
 
 use crate::Malformed;
-use crate::room::Full;
+use crate::room::RoomExhausted;
 
 pub(super) enum Stop {
     Malformed(Malformed),
@@ -14,12 +14,12 @@ pub(super) enum Stop {
     /// first.
     NeedsMerge,
     /// The budget is too small for the text.
-    Full,
+    RoomExhausted,
 }
 
-impl From<Full> for Stop {
-    fn from(_: Full) -> Self {
-        Stop::Full
+impl From<RoomExhausted> for Stop {
+    fn from(_: RoomExhausted) -> Self {
+        Stop::RoomExhausted
     }
 }
 

@@ -13,7 +13,6 @@ pub(super) struct Writer<'d> {
     pub(super) out: Vec<u8>,
     /// Approximate maximum size of the output, in bytes.
     limit: usize,
-    /// Whether the output exceeded its limit.
     pub(super) is_full: bool,
     long: Vec<Long>,
     /// Total number of bytes that the lengths in `long` need beyond the one byte reserved for each length.

@@ -54,7 +54,6 @@ impl<'a> Header<'a> {
         header
     }
 
-    /// Adds the fields of a message with these numbers.
     pub(super) fn extend(&mut self, message: &Field<'a>, is_header: impl Fn(u32) -> bool) {
         for field in message.fields().map_while(Result::ok) {
             if is_header(field.number) {

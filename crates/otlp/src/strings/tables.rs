@@ -2,7 +2,7 @@
 
 use prost_types::field_descriptor_proto::Type;
 
-use super::place::{StringPlace, StringPlaces};
+use super::location::{StringLocation, StringLocations};
 use crate::Signal;
 use crate::descriptor::{Descriptors, FieldDescriptor, MessageDescriptor};
 
@@ -14,25 +14,24 @@ pub(super) enum Step {
     Unknown,
     /// A known number with a wrong wire type: the request is invalid.
     Mismatch,
-    Text(StringPlace),
+    Text(StringLocation),
     /// The bytes of an id. Bytes of another length may be anything.
     Id,
-    Attribute(StringPlace),
+    Attribute(StringLocation),
     /// A dictionary string; its references determine its place.
     Shared,
-    Value(StringPlace),
+    Value(StringLocation),
     Message(u8),
     /// The original payload of a profile, or its format.
     Original,
 }
 
-/// The table of one message type.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Steps by key. Field numbers of OTLP are below 32, so a key is one byte.
     pub(super) steps: [Step; 256],
     /// Place and field number of the attributes, if the type has attributes in a chosen place.
-    pub(super) set: Option<(StringPlace, u32)>,
+    pub(super) set: Option<(StringLocation, u32)>,
     /// Index among the message types that many requests repeat: resource and scope.
     pub(super) repeated: Option<usize>,
 }
@@ -44,7 +43,7 @@ pub(super) const REPEATED: usize = 2;
 #[derive(Debug)]
 pub struct Tables {
     pub(super) tables: Vec<Table>,
-    pub(super) places: StringPlaces,
+    pub(super) places: StringLocations,
     pub(super) drop_unknown: bool,
     roots: [usize; 4],
 }
@@ -52,7 +51,7 @@ pub struct Tables {
 impl Tables {
     /// Creates tables for strings in these places. Messages without such strings are skipped as a whole,
     /// unless unknown fields in them have to be dropped.
-    pub fn new(places: StringPlaces, drop_unknown: bool) -> Self {
+    pub fn new(places: StringLocations, drop_unknown: bool) -> Self {
         let descriptors = Descriptors::load();
         let messages = descriptors.messages.iter();
         let mut tables: Vec<Table> = messages
@@ -98,7 +97,7 @@ fn is_empty(table: &Table) -> bool {
     table.steps.iter().all(idle)
 }
 
-fn table(descriptors: &Descriptors, message: &MessageDescriptor, places: StringPlaces) -> Table {
+fn table(descriptors: &Descriptors, message: &MessageDescriptor, places: StringLocations) -> Table {
     let name = short(&message.name);
     let mut table = Table {
         steps: [Step::Unknown; 256],
@@ -144,9 +143,10 @@ fn step(
     descriptors: &Descriptors,
     parent: &str,
     field: &FieldDescriptor,
-    places: StringPlaces,
+    places: StringLocations,
 ) -> Step {
-    let chosen = |step: Step, place: StringPlace| if places.has(place) { step } else { Step::Skip };
+    let chosen =
+        |step: Step, place: StringLocation| if places.has(place) { step } else { Step::Skip };
     match field.kind {
         Type::String => match text_place(parent, &field.name) {
             _ if parent == "Profile" => Step::Original,
@@ -155,13 +155,13 @@ fn step(
             None => Step::Skip,
         },
         Type::Bytes if parent == "Profile" && field.name == "original_payload" => Step::Original,
-        Type::Bytes => chosen(Step::Id, StringPlace::Other),
+        Type::Bytes => chosen(Step::Id, StringLocation::Other),
         Type::Message => {
             let Some(target) = field.message else {
                 return Step::Skip;
             };
             let kind = descriptors.messages.get(target).map(|to| short(&to.name));
-            let keys = places.has(StringPlace::AttributeKeys);
+            let keys = places.has(StringLocation::AttributeKeys);
             match kind {
                 Some("KeyValue") => match attributes_place(parent) {
                     place if keys => Step::Attribute(place),
@@ -179,41 +179,41 @@ fn step(
 }
 
 /// Returns the place of a string field; `None` for fields that are never inspected.
-fn text_place(parent: &str, field: &str) -> Option<StringPlace> {
+fn text_place(parent: &str, field: &str) -> Option<StringLocation> {
     Some(match (parent, field) {
         (_, "schema_url") => return None,
-        (_, "trace_state") => StringPlace::TraceStates,
-        ("Span", "name") => StringPlace::SpanNames,
-        ("Event", "name") | ("LogRecord", "event_name") => StringPlace::EventNames,
-        ("Status", "message") => StringPlace::StatusMessages,
-        ("InstrumentationScope", _) => StringPlace::Scopes,
-        ("EntityRef", _) => StringPlace::EntityRefs,
-        ("Metric", "description") => StringPlace::MetricDescriptions,
-        ("Metric", _) => StringPlace::MetricNames,
-        ("LogRecord", "severity_text") => StringPlace::SeverityTexts,
-        _ => StringPlace::Other,
+        (_, "trace_state") => StringLocation::TraceStates,
+        ("Span", "name") => StringLocation::SpanNames,
+        ("Event", "name") | ("LogRecord", "event_name") => StringLocation::EventNames,
+        ("Status", "message") => StringLocation::StatusMessages,
+        ("InstrumentationScope", _) => StringLocation::Scopes,
+        ("EntityRef", _) => StringLocation::EntityRefs,
+        ("Metric", "description") => StringLocation::MetricDescriptions,
+        ("Metric", _) => StringLocation::MetricNames,
+        ("LogRecord", "severity_text") => StringLocation::SeverityTexts,
+        _ => StringLocation::Other,
     })
 }
 
-fn attributes_place(parent: &str) -> StringPlace {
+fn attributes_place(parent: &str) -> StringLocation {
     match parent {
-        "Resource" => StringPlace::ResourceAttributes,
-        "InstrumentationScope" => StringPlace::ScopeAttributes,
-        "Span" => StringPlace::SpanAttributes,
-        "Event" => StringPlace::EventAttributes,
-        "Link" => StringPlace::LinkAttributes,
-        "LogRecord" => StringPlace::LogAttributes,
-        "Exemplar" => StringPlace::ExemplarAttributes,
-        "Metric" => StringPlace::MetricMetadata,
-        _ if parent.ends_with("DataPoint") => StringPlace::DatapointAttributes,
-        _ => StringPlace::Other,
+        "Resource" => StringLocation::ResourceAttributes,
+        "InstrumentationScope" => StringLocation::ScopeAttributes,
+        "Span" => StringLocation::SpanAttributes,
+        "Event" => StringLocation::EventAttributes,
+        "Link" => StringLocation::LinkAttributes,
+        "LogRecord" => StringLocation::LogAttributes,
+        "Exemplar" => StringLocation::ExemplarAttributes,
+        "Metric" => StringLocation::MetricMetadata,
+        _ if parent.ends_with("DataPoint") => StringLocation::DatapointAttributes,
+        _ => StringLocation::Other,
     }
 }
 
-fn value_place(parent: &str) -> StringPlace {
+fn value_place(parent: &str) -> StringLocation {
     match parent {
-        "LogRecord" => StringPlace::LogBodies,
-        "KeyValueAndUnit" => StringPlace::ProfileAttributes,
-        _ => StringPlace::Other,
+        "LogRecord" => StringLocation::LogBodies,
+        "KeyValueAndUnit" => StringLocation::ProfileAttributes,
+        _ => StringLocation::Other,
     }
 }

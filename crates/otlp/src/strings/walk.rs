@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use self::value::Fate;
 use super::tables::{REPEATED, Step, Table, Tables};
-use super::{RewriteError, Rewriter, StringPlace, TextDecision};
+use super::{RewriteError, Rewriter, StringLocation, TextDecision};
 use crate::DEPTH_LIMIT;
 use crate::Signal;
 use crate::edit::{Editor, Mark, put_delimited};
@@ -33,7 +33,7 @@ pub fn rewrite<R: Rewriter>(
         tables,
         rules: rewriter.decides_attributes(),
         embeds: rewriter.has_embedded_requests(),
-        keys: tables.places.has(StringPlace::AttributeKeys),
+        keys: tables.places.has(StringLocation::AttributeKeys),
         remembers: !rewriter.needs_every_occurrence(),
         rewriter,
         editor: Editor::within(request, room),
@@ -147,7 +147,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 Step::Id => {
                     let part = Part::read(start, key, rest)?;
                     if !matches!(part.body.len(), 0 | 8 | 16)
-                        && self.string(StringPlace::Other, part)? == Fate::Goes
+                        && self.string(StringLocation::Other, part)? == Fate::Goes
                     {
                         self.remove(&part);
                     }
@@ -182,7 +182,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// Ends a message with attributes.
-    fn close(&mut self, place: StringPlace, number: u32, mark: &Mark, message: &'a [u8]) {
+    fn close(&mut self, place: StringLocation, number: u32, mark: &Mark, message: &'a [u8]) {
         let end = self.at(message) + message.len();
         for amendment in self.rewriter.close(place) {
             let put = |output: &mut Vec<u8>| put_delimited(number, &amendment.attribute, output);
@@ -243,7 +243,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     #[inline(always)]
-    fn text(&mut self, place: StringPlace, part: Part<'a>) -> Walked<R> {
+    fn text(&mut self, place: StringLocation, part: Part<'a>) -> Walked<R> {
         if part.body.is_empty() {
             return Ok(());
         }

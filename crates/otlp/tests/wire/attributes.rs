@@ -9,7 +9,6 @@ use tributary_otlp::attributes::{Action, Actions, AttributeLevel, Operation, Typ
 use crate::oracle::edits_like_prost;
 use crate::request;
 
-/// Frequent keys of the generator.
 fn key() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "b", "c", "d", "text.7"]).prop_map(str::to_owned)
 }

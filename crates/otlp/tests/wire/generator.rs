@@ -35,7 +35,6 @@ impl Entropy<'_> {
     }
 }
 
-/// Generates requests.
 pub(crate) struct Generator {
     descriptors: Descriptors,
     /// Whether to write legal encodings that encoders avoid: unknown fields, repeated singular fields,
@@ -66,7 +65,6 @@ impl Generator {
         }
     }
 
-    /// Generates a valid request.
     pub(crate) fn request(&self, signal: Signal, entropy: &mut Entropy<'_>) -> Vec<u8> {
         self.message(self.descriptors.root(signal), 0, entropy)
     }

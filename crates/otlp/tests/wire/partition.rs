@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
 use prost::Message as _;
-use tributary_otlp::partition::{Grain, ItemContext, Share, partition};
+use tributary_otlp::partition::{ItemContext, PartitionLevel, Share, partition};
 use tributary_otlp::view;
 use tributary_otlp::{Decoded, Signal};
 
@@ -26,11 +26,11 @@ fn by_content(place: &ItemContext<'_>, of: usize) -> usize {
     sum.sum::<usize>() % of
 }
 
-fn grain() -> impl Strategy<Value = Grain> {
+fn grain() -> impl Strategy<Value = PartitionLevel> {
     prop_oneof![
-        Just(Grain::Resource),
-        Just(Grain::Entry),
-        Just(Grain::Point)
+        Just(PartitionLevel::Resource),
+        Just(PartitionLevel::Entry),
+        Just(PartitionLevel::Point)
     ]
 }
 
@@ -104,7 +104,7 @@ fn spans_of_one_trace_share_a_destination() {
         ],
     };
     let request = Bytes::from(request.encode_to_vec());
-    let shares = partition(Signal::Traces, &request, Grain::Entry, by_trace);
+    let shares = partition(Signal::Traces, &request, PartitionLevel::Entry, by_trace);
     let decoded = |share: &Share| {
         let bytes = share.requests.to_bytes();
         ExportTraceServiceRequest::decode(bytes)
@@ -156,7 +156,7 @@ fn points_of_one_metric_are_split_with_its_header() {
         let point = <view::NumberPoint<'_> as view::View<'_>>::view(point);
         usize::from(point.time_unix_nano() % 2 == 1)
     };
-    let shares = partition(Signal::Metrics, &whole, Grain::Point, odd);
+    let shares = partition(Signal::Metrics, &whole, PartitionLevel::Point, odd);
     let bytes: Vec<(usize, Bytes)> = shares
         .iter()
         .map(|share| (share.destination, share.requests.to_bytes()))
@@ -179,7 +179,7 @@ fn large_header_is_not_multiplied() {
         }],
     };
     let request = Bytes::from(request.encode_to_vec());
-    let shares = partition(Signal::Traces, &request, Grain::Entry, by_trace);
+    let shares = partition(Signal::Traces, &request, PartitionLevel::Entry, by_trace);
     let bytes: usize = shares.iter().map(|share| share.requests.len()).sum();
     let items: usize = shares.iter().map(|share| share.items).sum();
     assert_eq!(items, 100);
@@ -205,10 +205,10 @@ fn metric_of_several_forms_is_split_without_decoding() {
         }
         None => 0,
     };
-    let whole = partition(Signal::Metrics, &request, Grain::Point, |_| 0);
+    let whole = partition(Signal::Metrics, &request, PartitionLevel::Point, |_| 0);
     assert_eq!(whole[0].items, 3);
     assert_eq!(whole[0].requests.to_bytes().as_ptr(), request.as_ptr());
-    let shares = partition(Signal::Metrics, &request, Grain::Point, by_time);
+    let shares = partition(Signal::Metrics, &request, PartitionLevel::Point, by_time);
     let parts = shares.iter().map(|share| {
         let bytes = share.requests.to_bytes();
         let mut decoded = ExportMetricsServiceRequest::decode(bytes).unwrap();

@@ -2,7 +2,9 @@ use std::convert::Infallible;
 
 use proptest::prelude::*;
 use tributary_otlp::room::Unbounded;
-use tributary_otlp::strings::{Rewriter, StringPlace, StringPlaces, Tables, TextDecision, rewrite};
+use tributary_otlp::strings::{
+    Rewriter, StringLocation, StringLocations, Tables, TextDecision, rewrite,
+};
 use tributary_otlp::{Decoded, Signal};
 
 use crate::generator::{Entropy, Generator};
@@ -26,7 +28,7 @@ struct Test {
 impl Rewriter for Test {
     type Refusal = Infallible;
 
-    fn text(&mut self, _: StringPlace, text: &[u8]) -> Result<TextDecision, Infallible> {
+    fn text(&mut self, _: StringLocation, text: &[u8]) -> Result<TextDecision, Infallible> {
         let text = std::str::from_utf8(text).unwrap();
         Ok(match (text.contains(SECRET), self.remove) {
             (false, _) => TextDecision::Keep,
@@ -65,7 +67,7 @@ proptest! {
         let make = |planted| generator(planted, wild, KEPT).request(signal, &mut Entropy(&entropy));
         let request = make(SECRET);
         let expected = make(OTHER);
-        let tables = Tables::new(StringPlaces::ALL, false);
+        let tables = Tables::new(StringLocations::ALL, false);
         let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove: false }).unwrap();
         prop_assert_eq!(output.is_some(), request != expected);
         prop_assert_eq!(output.as_deref().unwrap_or(&request), &expected[..]);
@@ -80,7 +82,7 @@ proptest! {
         let mut generator = generator(SECRET, true, SPARED);
         generator.overlong = true;
         let request = generator.request(signal, &mut Entropy(&entropy));
-        let tables = Tables::new(StringPlaces::ALL, true);
+        let tables = Tables::new(StringLocations::ALL, true);
         let output = rewrite(&tables, signal, &request, &Unbounded, &mut Test { remove }).unwrap();
         let output = output.map_or(request, Into::into);
         prop_assert!(!contains(&output, SECRET));
@@ -100,7 +102,7 @@ fn unselected_places_stay_unchanged() {
     let entropy: Vec<u8> = (0..3000_u32).map(|at| ((at * 7919) >> 3) as u8).collect();
     for signal in Signal::ALL {
         let request = generator(SECRET, true, SPARED).request(signal, &mut Entropy(&entropy));
-        let tables = Tables::new(StringPlaces::default(), false);
+        let tables = Tables::new(StringLocations::default(), false);
         let output = rewrite(
             &tables,
             signal,

@@ -1,24 +1,11 @@
-//! Parses operands: values, calculations and functions that return a value.
+//! Parses operands: values, calculations, lists and maps.
 
 use super::super::lexer::TokenKind;
 use super::super::path::number;
-use super::super::{Operand, Operator, ParseError};
-use super::{DEEPEST, Parser};
-use tributary_config::units::Duration;
+use super::super::{EvaluationTarget, Operand, Operator, ParseError};
+use super::Parser;
 
-impl<'t> Parser<'t> {
-    /// Parses a value that may be a text.
-    pub(super) fn text_operand(&mut self) -> Result<Operand, ParseError> {
-        let at = self.rest.first().map_or(self.end, |token| token.at);
-        match self.operand()? {
-            operand @ (Operand::Text(_) | Operand::Path(_) | Operand::Call(..)) => Ok(operand),
-            _ => Err(ParseError {
-                at,
-                message: "expected a string or a path".to_owned(),
-            }),
-        }
-    }
-
+impl Parser<'_> {
     /// Parses sums of products.
     pub(super) fn operand(&mut self) -> Result<Operand, ParseError> {
         let first = self.product()?;
@@ -73,15 +60,7 @@ impl<'t> Parser<'t> {
             self.expect(')')?;
             return Ok(operand);
         }
-        self.value()
-    }
-
-    pub(super) fn enter(&mut self) -> Result<(), ParseError> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.mistake("parentheses nest too deep"));
-        }
-        Ok(())
+        self.single()
     }
 
     /// Builds an arithmetic operation, or returns the single value.
@@ -98,15 +77,22 @@ impl<'t> Parser<'t> {
                     | Operand::Text(_)
                     | Operand::Bytes(_)
                     | Operand::Id(_)
+                    | Operand::List(_)
+                    | Operand::Map(_)
             )
         };
         if operands.any(never) {
             return Err(self.mistake("an operand before this position is not a number"));
         }
-        Ok(Operand::Math(Box::new(first), rest))
+        let is_literal = first.is_literal() && rest.iter().all(|(_, operand)| operand.is_literal());
+        let math = Operand::Math(Box::new(first), rest);
+        match is_literal.then(|| math.value(&EvaluationTarget::default())) {
+            Some(Ok(value)) => Ok(Operand::of(Ok(value))),
+            _ => Ok(math),
+        }
     }
 
-    fn value(&mut self) -> Result<Operand, ParseError> {
+    fn single(&mut self) -> Result<Operand, ParseError> {
         let Some(token) = self.rest.first() else {
             return Err(self.mistake("expected a path or a value"));
         };
@@ -119,25 +105,19 @@ impl<'t> Parser<'t> {
                 "nil" => Operand::Nil,
                 "true" => Operand::Bool(true),
                 "false" => Operand::Bool(false),
-                "and" | "or" | "not" => {
+                "and" | "or" | "not" | "where" => {
                     return Err(self.mistake("expected a path or a value"));
                 }
-                _ => return self.path(),
+                _ if self.sees(1, '(') => {
+                    return Err(self.mistake(format!(
+                        "{word} changes telemetry and has no value; functions with a value begin with a capital letter"
+                    )));
+                }
+                _ => return self.path().map(Operand::Path),
             },
-            TokenKind::Symbol(name) if name == "Duration" => return self.duration(),
-            TokenKind::Symbol(name) if name == "Len" => return self.length(),
-            TokenKind::Symbol(name) if name == "TraceID" || name == "SpanID" => {
-                return self.id(name);
-            }
-            TokenKind::Symbol(name)
-                if self
-                    .rest
-                    .get(1)
-                    .is_some_and(|next| next.kind == TokenKind::Sign('(')) =>
-            {
-                return self.call(token.at, name);
-            }
+            TokenKind::Symbol(name) if self.sees(1, '(') => return self.call(token.at, name),
             TokenKind::Sign('[') => return self.list(),
+            TokenKind::Sign('{') => return self.map(),
             TokenKind::Symbol(name) => match number(name) {
                 Some(number) => Operand::Int(number),
                 None => {
@@ -153,40 +133,61 @@ impl<'t> Parser<'t> {
         Ok(operand)
     }
 
-    fn id(&mut self, name: &str) -> Result<Operand, ParseError> {
-        let length = if name == "TraceID" { 16 } else { 8 };
-        self.next();
-        self.expect('(')?;
-        let id = match self.rest.first().map(|token| &token.kind) {
-            Some(TokenKind::Bytes(bytes)) if bytes.len() == length => bytes.clone(),
-            _ => {
-                let digits = 2 * length;
-                return Err(self.mistake(format!("expected 0x and {digits} hexadecimal digits")));
+    pub(super) fn list(&mut self) -> Result<Operand, ParseError> {
+        self.enter()?;
+        self.expect('[')?;
+        let mut values = Vec::new();
+        while !self.takes(&TokenKind::Sign(']')) {
+            if !values.is_empty() {
+                self.expect(',')?;
             }
-        };
-        self.next();
-        self.expect(')')?;
-        Ok(Operand::Id(id.into()))
+            values.push(self.operand()?);
+        }
+        self.depth -= 1;
+        Ok(Operand::List(values))
     }
 
-    fn length(&mut self) -> Result<Operand, ParseError> {
-        self.next();
-        self.expect('(')?;
-        let target = self.text_operand()?;
-        self.expect(')')?;
-        Ok(Operand::Len(Box::new(target)))
+    fn map(&mut self) -> Result<Operand, ParseError> {
+        self.enter()?;
+        self.expect('{')?;
+        let mut entries: Vec<(std::sync::Arc<str>, Operand)> = Vec::new();
+        while !self.takes(&TokenKind::Sign('}')) {
+            // The grammar of the Collector makes the comma optional.
+            if !entries.is_empty() {
+                self.takes(&TokenKind::Sign(','));
+                if self.takes(&TokenKind::Sign('}')) {
+                    break;
+                }
+            }
+            let key = self.text()?;
+            self.expect(':')?;
+            let value = self.operand()?;
+            entries.retain(|(known, _)| **known != *key);
+            entries.push((key.into(), value));
+        }
+        self.depth -= 1;
+        Ok(Operand::Map(entries))
     }
 
-    fn duration(&mut self) -> Result<Operand, ParseError> {
-        self.next();
-        self.expect('(')?;
-        let at = self.rest.first().map_or(self.end, |token| token.at);
-        let duration: Duration = self
-            .text()?
-            .parse()
-            .map_err(|message| ParseError { at, message })?;
-        self.expect(')')?;
-        let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        Ok(Operand::Duration(nanoseconds))
+    pub(super) fn text(&mut self) -> Result<String, ParseError> {
+        match self.rest.first().map(|token| &token.kind) {
+            Some(TokenKind::Text(text)) => {
+                self.next();
+                Ok(text.clone())
+            }
+            _ => Err(self.mistake("expected a string in double quotes")),
+        }
+    }
+}
+
+impl Operand {
+    /// Whether the operand is a value of the configuration.
+    pub(super) fn is_literal(&self) -> bool {
+        match self {
+            Operand::List(values) => values.iter().all(Operand::is_literal),
+            Operand::Map(entries) => entries.iter().all(|(_, value)| value.is_literal()),
+            Operand::Path(_) | Operand::Call(_) | Operand::Math(..) | Operand::Coalesce(_) => false,
+            _ => true,
+        }
     }
 }

@@ -5,22 +5,9 @@ use super::super::path::{Context, Depth, Field, Key, Path, fields};
 use super::super::{Operand, ParseError};
 use super::Parser;
 
-/// Returns the message about an unsupported function.
-pub(super) fn unsupported(name: &str) -> String {
-    let instead = match name {
-        "ExtractPatterns" => "write `IsMatch(x, \"pattern\")`, which matches the unchanged string",
-        _ => {
-            "supported: IsMatch, HasPrefix, HasSuffix, IsRootSpan, HasAttrKeyOnDatapoint, HasAttrOnDatapoint, \
-             IsString, IsInt, IsDouble, IsBool, IsMap, IsList, ContainsValue, Concat, ParseJSON, Now, ToLowerCase, \
-             ToUpperCase, String, Int, Double, Substring, Len, TraceID, SpanID, Duration"
-        }
-    };
-    format!("the function {name} is not supported; {instead}")
-}
-
-impl<'t> Parser<'t> {
-    pub(super) fn path(&mut self) -> Result<Operand, ParseError> {
-        let start = self.rest.first().map_or(self.end, |token| token.at);
+impl Parser<'_> {
+    pub(super) fn path(&mut self) -> Result<Path, ParseError> {
+        let start = self.at();
         let mut words: Vec<&str> = Vec::new();
         while let Some(Token {
             kind: TokenKind::Name(word),
@@ -70,44 +57,48 @@ impl<'t> Parser<'t> {
                 ),
             });
         };
-        let keys = self.keys(*field)?;
-        match (field, keys.is_empty()) {
-            (Field::Attributes, true) => Err(ParseError {
-                at: start,
-                message: "requires a key: attributes[\"key\"]".to_owned(),
-            }),
-            (Field::Attributes | Field::Body, _) | (_, true) => {
-                let path = Path {
-                    context,
-                    field: *field,
-                    keys,
-                };
-                Ok(match is_time {
-                    true => Operand::Time(path),
-                    false => Operand::Path(path),
-                })
-            }
-            (_, false) => Err(ParseError {
-                at: start,
-                message: format!("`{name}` has no keys"),
-            }),
+        let wrong = |message: String| Err(ParseError { at: start, message });
+        if *field == Field::Cache && self.context.is_some_and(|given| given != context) {
+            return wrong("a statement has only the cache of its own context".to_owned());
         }
+        let is_around = matches!(
+            (self.context, context, field),
+            (Some(Context::SpanEvent), Context::Span, Field::Events)
+                | (Some(Context::DataPoint), Context::Metric, Field::DataPoints)
+        );
+        if is_around {
+            return wrong(format!("`{name}` is not available for a part of itself"));
+        }
+        let keys = self.keys(field.is_map())?;
+        if !keys.is_empty() && !field.has_keys() {
+            return wrong(format!("`{name}` has no keys"));
+        }
+        Ok(Path {
+            context,
+            field: *field,
+            as_time: is_time,
+            keys,
+        })
     }
 
-    /// Parses the keys in brackets. In attributes, the first key must be a name.
-    pub(super) fn keys(&mut self, field: Field) -> Result<Vec<Key>, ParseError> {
+    /// Parses the keys in brackets. In a map, the first key must be a name.
+    pub(super) fn keys(&mut self, is_map: bool) -> Result<Vec<Key>, ParseError> {
         let mut keys = Vec::new();
-        while self.takes(&TokenKind::Sign('[')) {
-            match self.rest.first().map(|token| &token.kind) {
-                Some(TokenKind::Text(_)) => keys.push(Key::Name(self.text()?)),
-                Some(TokenKind::Int(position))
-                    if field != Field::Attributes || !keys.is_empty() =>
-                {
-                    keys.push(Key::Position(*position));
-                    self.next();
+        while self.sees(0, '[') {
+            self.next();
+            let at = self.at();
+            let key = match self.operand()? {
+                Operand::Text(name) => Key::Name(name.as_ref().to_owned()),
+                Operand::Int(position) if !is_map || !keys.is_empty() => Key::Position(position),
+                operand if !operand.is_literal() => Key::Computed(Box::new(operand)),
+                _ => {
+                    return Err(ParseError {
+                        at,
+                        message: "expected a key in double quotes".to_owned(),
+                    });
                 }
-                _ => return Err(self.mistake("expected a key in double quotes")),
-            }
+            };
+            keys.push(key);
             self.expect(']')?;
         }
         Ok(keys)
@@ -136,7 +127,7 @@ impl<'t> Parser<'t> {
             && given.depth() < context.depth()
         {
             let message = format!(
-                "a condition on a {} cannot use the context {}, which has several values",
+                "an expression on a {} cannot use the context {}, which has several values",
                 given.name(),
                 context.name()
             );

@@ -11,7 +11,7 @@ use tributary_profiles::{folded as folded_stacks, pprof};
 
 use super::*;
 use crate::QueryError;
-use crate::query::Spans;
+use crate::query::SpanSelection;
 use crate::series::{NAME, PROFILE_TYPE, TYPE, UNIT};
 use crate::testing::profile;
 
@@ -280,9 +280,13 @@ fn samples_of_a_trace_or_span_are_found_at_every_age() {
     };
     for later in [0, 60, 2 * 3600, 8 * 3600] {
         store.maintain((START + later) * NANOS).unwrap();
-        assert_eq!(of(&store, Spans::Trace([1; 16])), "a 20\nb 20\n");
-        assert_eq!(of(&store, Spans::Span([3; 8])), "c 20\n");
-        assert_eq!(of(&store, Spans::Trace([9; 16])), "");
+        assert_eq!(of(&store, SpanSelection::Trace([1; 16])), "a 20\nb 20\n");
+        assert_eq!(of(&store, SpanSelection::Ids([[3; 8]].into())), "c 20\n");
+        assert_eq!(
+            of(&store, SpanSelection::Ids([[1; 8], [3; 8]].into())),
+            "a 20\nc 20\n"
+        );
+        assert_eq!(of(&store, SpanSelection::Trace([9; 16])), "");
     }
 }
 

@@ -3,7 +3,6 @@ use tributary_profiles::top::sample_type;
 
 use super::*;
 
-/// The tree of folded stacks.
 pub(crate) fn tree(stacks: &str) -> Tree {
     let profiles = folded::read(stacks).unwrap();
     let kind = sample_type(&profiles, None).unwrap();

@@ -47,7 +47,6 @@ pub fn series(request: &[u8], group_by: &[String], hashes: &RandomState) -> Vec<
     all
 }
 
-/// Sample type and period of a profile.
 #[derive(Default, Hash)]
 struct SeriesKind<'r> {
     sample_type: [&'r [u8]; 2],

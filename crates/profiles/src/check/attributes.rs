@@ -12,7 +12,6 @@ use crate::fault::DictionaryTable;
 use crate::names;
 
 impl Checker<'_> {
-    /// Checks an entry of the attribute table.
     pub(super) fn attribute(
         &mut self,
         entry: &proto::KeyValueAndUnit,
@@ -100,7 +99,6 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a list of indices into the attribute table.
     pub(super) fn attribute_indices(&mut self, indices: &[i32], path: &Path<'_>) {
         let mut keys: HashMap<&str, usize> = HashMap::new();
         let tables = self.tables;

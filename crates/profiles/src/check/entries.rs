@@ -15,7 +15,7 @@ use crate::entries::Entries;
 use crate::fault::DictionaryTable;
 use crate::fault::ProfileFault;
 use crate::id::Id as _;
-use crate::reindex::{CopiedEntries, DictionaryReader};
+use crate::reindex::{CopiedEntries, DictionaryCopier};
 
 const TABLES: [DictionaryTable; 7] = [
     DictionaryTable::String,
@@ -37,7 +37,7 @@ impl Checker<'_> {
         let Ok(entries) = Entries::new(&encoded) else {
             return;
         };
-        let mut source = DictionaryReader::new(&entries, &mut dictionary, &mut memo, None);
+        let mut source = DictionaryCopier::new(&entries, &mut dictionary, &mut memo, None);
         for table in TABLES {
             let path = root.field(table.name());
             let mut firsts = HashMap::from([(0, 0)]);
@@ -96,7 +96,7 @@ impl Checker<'_> {
 }
 
 fn carry_over(
-    source: &mut DictionaryReader<'_, '_>,
+    source: &mut DictionaryCopier<'_, '_>,
     table: DictionaryTable,
     index: i32,
 ) -> Result<usize, ProfileFault> {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-/// A field of a message, or an element of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Path<'p> {
     parent: Option<&'p Path<'p>>,
@@ -11,7 +10,6 @@ pub(super) struct Path<'p> {
 }
 
 impl<'p> Path<'p> {
-    /// Path of a field of the request.
     pub(super) fn root(name: &'static str) -> Self {
         Path {
             parent: None,
@@ -28,7 +26,6 @@ impl<'p> Path<'p> {
         }
     }
 
-    /// Path of an element of this list.
     pub(super) fn at(&self, index: usize) -> Self {
         Path {
             index: Some(index),

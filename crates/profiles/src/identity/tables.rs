@@ -22,14 +22,11 @@ pub(super) struct Tables<'e, 'r> {
     /// Hashes of attributes; an empty attribute has the hash 0.
     attributes: HashCache<'e>,
     keys: HashCache<'e>,
-    /// Hashes of the mapped binaries, independent of their addresses.
     mappings: HashCache<'e>,
-    /// Start addresses of mappings.
     starts: HashCache<'e>,
     functions: HashCache<'e>,
     pub(super) locations: HashCache<'e>,
     pub(super) stacks: HashCache<'e>,
-    /// Whether unknown fields were found.
     pub(super) unknown: bool,
     /// Hash of the empty string.
     nothing: u128,

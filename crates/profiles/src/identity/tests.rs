@@ -28,7 +28,7 @@ fn contents(request: &[u8]) -> Result<Vec<u128>, ProfileFault> {
         .collect()
 }
 
-fn deliveries(request: &[u8]) -> Result<(Vec<Option<Delivery>>, bool), ProfileFault> {
+fn deliveries(request: &[u8]) -> Result<(Vec<Option<DeliveryIdentity>>, bool), ProfileFault> {
     let (entries, resources) = Entries::of_request(request)?;
     let mut memory = Vec::new();
     let mut identities = Identities::new(&entries, &mut memory);
@@ -167,7 +167,7 @@ fn changed(change: impl FnOnce(&mut proto::Profile, &mut proto::ProfilesDictiona
     request.encode_to_vec()
 }
 
-fn delivery(request: &[u8]) -> Option<Delivery> {
+fn delivery(request: &[u8]) -> Option<DeliveryIdentity> {
     deliveries(request).unwrap().0[0]
 }
 

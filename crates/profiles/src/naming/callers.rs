@@ -14,8 +14,7 @@ use crate::names;
 /// call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReturnAddresses {
-    /// Indexed by location.
-    is_one: Vec<bool>,
+    is_return_address: Vec<bool>,
 }
 
 /// Uses of a stack; both may apply.
@@ -92,7 +91,7 @@ impl ReturnAddresses {
     fn find(entries: &Entries<'_>, uses: &[Uses]) -> Result<Self, ProfileFault> {
         const PLACE: &str = "a stack";
         let locations = entries.locations.len();
-        let (mut is_one, mut is_none) = (vec![false; locations], vec![false; locations]);
+        let (mut is_return_address, mut is_none) = (vec![false; locations], vec![false; locations]);
         for (stack, uses) in entries.stacks.iter().zip(uses) {
             let mut innermost = true;
             for field in fields(stack, PLACE) {
@@ -110,22 +109,25 @@ impl ReturnAddresses {
                     if innermost || uses.adjusted {
                         mark(&mut is_none);
                     } else if uses.returned_to {
-                        mark(&mut is_one);
+                        mark(&mut is_return_address);
                     }
                     innermost = false;
                     Ok(())
                 })?;
             }
         }
-        for (is_one, is_none) in is_one.iter_mut().zip(is_none) {
-            *is_one &= !is_none;
+        for (is_return_address, is_none) in is_return_address.iter_mut().zip(is_none) {
+            *is_return_address &= !is_none;
         }
-        Ok(ReturnAddresses { is_one })
+        Ok(ReturnAddresses { is_return_address })
     }
 
     /// Whether the location at this index of the table has a return address.
     pub fn has(&self, location: usize) -> bool {
-        self.is_one.get(location).copied().unwrap_or_default()
+        self.is_return_address
+            .get(location)
+            .copied()
+            .unwrap_or_default()
     }
 }
 

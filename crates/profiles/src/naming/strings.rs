@@ -8,7 +8,6 @@ use hashbrown::HashTable;
 
 use tributary_otlp::reader::{Fields, Value};
 
-/// The string table and its new entries.
 pub(super) struct Strings<'r> {
     table: Vec<&'r [u8]>,
     added: Vec<u8>,

@@ -97,7 +97,6 @@ fn encoded(dictionary: proto::ProfilesDictionary) -> Vec<u8> {
     request.encode_to_vec()
 }
 
-/// A function, a line and a column.
 type Frame = (NamedFunction<'static>, u32, u32);
 
 const MAIN: Frame = (
@@ -121,18 +120,17 @@ const INLINED: Frame = (
     0,
 );
 
-/// Iterates over the mappings with unnamed locations.
-fn mappings(unnamed: &Unnamed) -> impl Iterator<Item = &UnnamedMapping> {
+fn mappings(unnamed: &UnsymbolizedLocations) -> impl Iterator<Item = &UnsymbolizedMapping> {
     unnamed.binaries.iter().flat_map(|binary| &binary.mappings)
 }
 
-fn mapping(unnamed: &Unnamed, at: usize) -> &UnnamedMapping {
+fn mapping(unnamed: &UnsymbolizedLocations, at: usize) -> &UnsymbolizedMapping {
     mappings(unnamed).nth(at).unwrap()
 }
 
 fn name(
-    naming: &mut Naming<'_>,
-    mapping: &UnnamedMapping,
+    naming: &mut RequestSymbolizer<'_>,
+    mapping: &UnsymbolizedMapping,
     location: usize,
     frames: &[Frame],
 ) -> bool {
@@ -150,7 +148,7 @@ fn name(
 #[test]
 fn named_locations_and_missing_build_ids_are_skipped() {
     let request = encoded(dictionary());
-    let unnamed = Unnamed::read(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
     let found: Vec<_> = unnamed
         .binaries
         .iter()
@@ -176,8 +174,8 @@ fn named_locations_and_missing_build_ids_are_skipped() {
 fn naming_reuses_entries_and_changes_nothing_else() {
     let before = dictionary();
     let request = encoded(before.clone());
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     assert!(name(&mut naming, mapping(&unnamed, 0), 1, &[INLINED, MAIN]));
     assert!(name(&mut naming, mapping(&unnamed, 0), 2, &[MAIN]));
     assert!(
@@ -242,8 +240,8 @@ fn empty_tables_get_a_zero_entry() {
         ..proto::ProfilesDictionary::default()
     };
     let request = encoded(before);
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     name(&mut naming, mapping(&unnamed, 0), 1, &[MAIN]);
     let written = naming.write().unwrap();
     let written = ExportProfilesServiceRequest::decode(written).unwrap();
@@ -266,7 +264,7 @@ fn dangling_index_does_not_hit_added_entries() {
         let mut tables = dictionary();
         change(&mut tables);
         let request = encoded(tables);
-        let refused = Unnamed::read(&request).map(|unnamed| unnamed.unnamed());
+        let refused = UnsymbolizedLocations::read(&request).map(|unnamed| unnamed.unnamed());
         assert!(
             matches!(refused, Err(ProfileFault::Dangling { .. })),
             "{refused:?}"
@@ -288,8 +286,8 @@ fn several_dictionaries_are_merged() {
         ..whole
     };
     let request = [encoded(first), encoded(second)].concat();
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     name(&mut naming, mapping(&unnamed, 0), 1, &[INLINED]);
     name(&mut naming, mapping(&unnamed, 0), 2, &[MAIN]);
     let written = naming.write().unwrap();
@@ -339,7 +337,7 @@ fn repeated_references_are_read_once() {
     let repeated = [vec![1; 1 << 20], vec![2]].concat();
     for (mappings, of_each) in [(1, &repeated[..]), (200_000, &[1, 2])] {
         let request = large(strings.to_vec(), attributes.clone(), mappings, of_each);
-        let unnamed = Unnamed::read(&request).unwrap();
+        let unnamed = UnsymbolizedLocations::read(&request).unwrap();
         assert_eq!(unnamed.unnamed(), mappings as usize);
         let [binary] = &unnamed.binaries[..] else {
             panic!("all say the same");
@@ -352,8 +350,8 @@ fn repeated_references_are_read_once() {
     attributes[1] = attribute(1, string("deadbeef"));
     let all: Vec<i32> = (1..1 << 20).collect();
     let request = large(strings.to_vec(), attributes, 1, &all);
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     assert!(name(&mut naming, mapping(&unnamed, 0), 1, &[MAIN]));
     assert!(naming.write().is_some());
 }
@@ -365,8 +363,8 @@ fn contradicting_attributes_do_not_multiply() {
     let mut attributes = vec![attribute(2, any_value::Value::BoolValue(false)); 200_000];
     attributes[1] = attribute(1, id);
     let request = large(strings.to_vec(), attributes, 20_000, &[1, 2]);
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     for mapping in mappings(&unnamed) {
         let (_, location) = mapping.locations[0];
         assert!(name(&mut naming, mapping, location, &[MAIN]));
@@ -392,8 +390,8 @@ fn equal_lines_are_shared_and_growth_is_predicted() {
     let strings = ["", BUILD_ID_GNU].map(str::to_owned).to_vec();
     let attributes = vec![proto::KeyValueAndUnit::default(), attribute(1, id)];
     let request = large(strings, attributes, count, &[1]);
-    let unnamed = Unnamed::read(&request).unwrap();
-    let mut naming = Naming::new(&request).unwrap();
+    let unnamed = UnsymbolizedLocations::read(&request).unwrap();
+    let mut naming = RequestSymbolizer::new(&request).unwrap();
     for mapping in mappings(&unnamed) {
         let (_, location) = mapping.locations[0];
         name(&mut naming, mapping, location, &[INLINED, MAIN]);
@@ -425,8 +423,8 @@ proptest! {
             location.lines.clear();
         }
         let encoded = before.encode_to_vec();
-        let unnamed = Unnamed::read(&encoded).unwrap();
-        let mut naming = Naming::new(&encoded).unwrap();
+        let unnamed = UnsymbolizedLocations::read(&encoded).unwrap();
+        let mut naming = RequestSymbolizer::new(&encoded).unwrap();
         let mut named = Vec::new();
         for mapping in mappings(&unnamed) {
             for (_, location) in &mapping.locations {
@@ -474,10 +472,10 @@ proptest! {
             let at = at.index(damaged.len());
             damaged[at] = byte;
         }
-        let Ok(unnamed) = Unnamed::read(&damaged) else {
+        let Ok(unnamed) = UnsymbolizedLocations::read(&damaged) else {
             return Ok(());
         };
-        let mut naming = Naming::new(&damaged).unwrap();
+        let mut naming = RequestSymbolizer::new(&damaged).unwrap();
         for mapping in mappings(&unnamed) {
             for (_, location) in &mapping.locations {
                 name(&mut naming, mapping, *location, &[INLINED, MAIN]);

@@ -12,27 +12,27 @@ use tributary_otlp::reader::Value;
 
 /// Locations of a request that have an address but no lines, and whose mapping identifies the binary.
 #[derive(Debug, Default)]
-pub struct Unnamed {
+pub struct UnsymbolizedLocations {
     /// Binaries with such locations. A binary occurs twice if the request has it twice.
-    pub binaries: Vec<UnnamedBinary>,
+    pub binaries: Vec<UnsymbolizedBinary>,
     /// Number of locations with neither lines nor a build id, which cannot be symbolized.
     pub without_build_id: usize,
 }
 
 /// A binary with locations that have no names.
 #[derive(Debug, Default)]
-pub struct UnnamedBinary {
+pub struct UnsymbolizedBinary {
     /// GNU build id.
     pub gnu_build_id: Option<Arc<str>>,
     /// Go build id.
     pub go_build_id: Option<Arc<str>>,
     /// Mappings of the binary with such locations.
-    pub mappings: Vec<UnnamedMapping>,
+    pub mappings: Vec<UnsymbolizedMapping>,
 }
 
 /// A mapping with locations that have no names.
 #[derive(Debug, Default)]
-pub struct UnnamedMapping {
+pub struct UnsymbolizedMapping {
     pub(super) index: usize,
     /// First address in memory.
     pub memory_start: u64,
@@ -44,7 +44,7 @@ pub struct UnnamedMapping {
     pub locations: Vec<(u64, usize)>,
 }
 
-impl Unnamed {
+impl UnsymbolizedLocations {
     /// Reads the dictionary of a request, in time proportional to its size.
     ///
     /// # Errors
@@ -60,10 +60,10 @@ impl Unnamed {
     }
 
     fn find(entries: &Entries<'_>) -> Result<Self, ProfileFault> {
-        let mut unnamed = Unnamed::default();
+        let mut unnamed = UnsymbolizedLocations::default();
         // Index in `found` of the locations of each mapping.
         let mut places: Vec<Option<usize>> = vec![None; entries.mappings.len()];
-        let mut found: Vec<UnnamedMapping> = Vec::new();
+        let mut found: Vec<UnsymbolizedMapping> = Vec::new();
         for (at, location) in entries.locations.iter().enumerate() {
             let Some((mapping, address)) = address_without_lines(location)? else {
                 continue;
@@ -73,9 +73,9 @@ impl Unnamed {
                 continue;
             };
             let place = *place.get_or_insert_with(|| {
-                found.push(UnnamedMapping {
+                found.push(UnsymbolizedMapping {
                     index: mapping,
-                    ..UnnamedMapping::default()
+                    ..UnsymbolizedMapping::default()
                 });
                 found.len() - 1
             });
@@ -96,7 +96,7 @@ impl Unnamed {
                 continue;
             }
             let binary = *binaries.entry(says).or_insert_with(|| {
-                unnamed.binaries.push(UnnamedBinary {
+                unnamed.binaries.push(UnsymbolizedBinary {
                     gnu_build_id: build_ids.text(says.gnu),
                     go_build_id: build_ids.text(says.go),
                     mappings: Vec::new(),
@@ -113,18 +113,18 @@ impl Unnamed {
 
     /// Number of locations that could be named.
     pub fn unnamed(&self) -> usize {
-        self.binaries.iter().map(UnnamedBinary::unnamed).sum()
+        self.binaries.iter().map(UnsymbolizedBinary::unnamed).sum()
     }
 }
 
-impl UnnamedBinary {
+impl UnsymbolizedBinary {
     /// Number of locations that could be named.
     pub fn unnamed(&self) -> usize {
         self.mappings.iter().map(|m| m.locations.len()).sum()
     }
 }
 
-impl UnnamedMapping {
+impl UnsymbolizedMapping {
     /// Reads the fields of a mapping. Returns the identity of its binary.
     fn read(
         &mut self,
@@ -204,7 +204,6 @@ impl BuildIds<'_, '_> {
     }
 }
 
-/// Returns the tables of a request's dictionaries.
 pub(super) fn entries(request: &[u8]) -> Result<Entries<'_>, ProfileFault> {
     let mut entries = Entries::default();
     for field in fields(request, "the request") {

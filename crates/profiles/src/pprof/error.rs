@@ -39,7 +39,6 @@ impl FileTable {
     }
 }
 
-/// Likely cause of a fault.
 fn hint(place: &str, fault: WireFault) -> &'static str {
     let at_its_end =
         place == "the profile" && matches!(fault, WireFault::Truncated | WireFault::Varint);

@@ -24,6 +24,28 @@ pub struct Repairs {
 }
 
 impl Repairs {
+    /// Adds the repairs of another file.
+    pub fn add(&mut self, other: Repairs) {
+        let Repairs {
+            strings,
+            negative,
+            mappings,
+            labels,
+            saturated,
+            ids,
+            references,
+            samples,
+        } = other;
+        self.strings += strings;
+        self.negative += negative;
+        self.mappings += mappings;
+        self.labels += labels;
+        self.saturated += saturated;
+        self.ids += ids;
+        self.references += references;
+        self.samples += samples;
+    }
+
     /// The kinds of repairs with their counts, named like the fields.
     pub fn counts(&self) -> [(&'static str, u64); 8] {
         let Repairs {

@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use smallvec::SmallVec;
 
 use super::super::carried::IdMap;
-use super::super::dictionary::{AHEAD, Dictionary};
+use super::super::dictionary::{Dictionary, PREFETCH_DISTANCE};
 use super::super::id::{AttributeSetId, FunctionId, LocationId, MappingId, StringId, ValueId};
 use super::super::names;
 use super::super::relocations::Relocations;
@@ -224,8 +224,8 @@ impl<'s, 'f> FileReader<'s, 'f> {
     /// Prefetches for the locations from this position on. Most files have locations in the order in which samples
     /// refer to them.
     fn prefetch(&mut self, at: usize) {
-        let end = self.tables.locations.len().min(at + AHEAD);
-        let mut addresses = [Default::default(); AHEAD];
+        let end = self.tables.locations.len().min(at + PREFETCH_DISTANCE);
+        let mut addresses = [Default::default(); PREFETCH_DISTANCE];
         for (entry, at) in addresses.iter_mut().zip(at..end) {
             let (mut mapping, mut address) = (0, 0);
             for field in Fields::new(self.tables.locations.get(at)).map_while(Result::ok) {

@@ -19,7 +19,7 @@ const ENTRY_BYTES: usize = 2 * (size_of::<u64>() + size_of::<AnyValue>()) + 16;
 
 /// Number of entries that are accounted for together. The bytes of an ordinary file cover its entries, so it requests
 /// no extra memory.
-const CHARGED: usize = 1024;
+const ENTRIES_PER_CHARGE: usize = 1024;
 
 /// Choice of the id of an entry that has field 1 several times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,7 +34,6 @@ pub(super) enum Ids {
     Lenient,
 }
 
-/// Located entries of a file.
 #[derive(Debug, Default)]
 pub(super) struct Tables<'f> {
     pub(super) ids: Ids,
@@ -162,7 +161,6 @@ pub(super) fn integer(place: &'static str, field: u32, value: Value<'_>) -> Resu
     }
 }
 
-/// Reads a message or a string.
 #[inline(always)]
 pub(super) fn bytes<'f>(
     place: &'static str,
@@ -175,7 +173,6 @@ pub(super) fn bytes<'f>(
     }
 }
 
-/// Reads integers, packed or unpacked.
 #[inline(always)]
 pub(super) fn integers(
     place: &'static str,
@@ -213,8 +210,8 @@ impl<'f> Tables<'f> {
         let mut repairs = 0;
         for field in Fields::new(file) {
             entries += 1;
-            if entries.is_multiple_of(CHARGED) {
-                permit.grow(CHARGED * ENTRY_BYTES)?;
+            if entries.is_multiple_of(ENTRIES_PER_CHARGE) {
+                permit.grow(ENTRIES_PER_CHARGE * ENTRY_BYTES)?;
             }
             let field = field.map_err(|fault| Error::Wire {
                 place: PLACE,

@@ -143,7 +143,7 @@ pub struct PprofFunction {
 
 /// Content of a file.
 #[derive(Debug, PartialEq)]
-pub struct Meaning {
+pub struct PprofContent {
     header: String,
     /// Values by stack and labels.
     pub samples: BTreeMap<(Vec<String>, String), Vec<i64>>,
@@ -203,7 +203,7 @@ impl PprofFile {
     }
 
     /// Returns the content as pprof sees it, with equal samples added up and samples of zeros removed.
-    pub fn meaning(&self) -> Meaning {
+    pub fn meaning(&self) -> PprofContent {
         let types: Vec<_> = self
             .sample_type
             .iter()
@@ -233,7 +233,7 @@ impl PprofFile {
             }
         }
         samples.retain(|_, sums| sums.iter().any(|sum| *sum != 0));
-        Meaning {
+        PprofContent {
             header: format!("{types:?} {period:?} {texts:?} {comments:?} {numbers:?}"),
             samples,
         }

@@ -8,7 +8,6 @@ use tributary_compression::decompress::decompress;
 use tributary_memory::Permit;
 use tributary_otlp::reader::{Fields, Value};
 
-/// Type of a field of the format.
 #[derive(Clone, Copy)]
 enum FieldKind {
     Number,

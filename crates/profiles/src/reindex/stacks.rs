@@ -2,15 +2,15 @@
 
 use smallvec::SmallVec;
 
-use super::super::dictionary::AHEAD;
+use super::super::dictionary::PREFETCH_DISTANCE;
 use super::super::entries::{Indices, bytes, fields, index, indices, number, numbers, signed};
 use super::super::fault::{DictionaryTable, ProfileFault};
 use super::super::id::{FunctionId, LocationId, StackId};
-use super::{DictionaryReader, at};
+use super::{DictionaryCopier, at};
 use crate::entry::{Line, Location};
 use tributary_otlp::reader::{Fields, Value};
 
-impl<'s, 'r> DictionaryReader<'s, 'r> {
+impl<'s, 'r> DictionaryCopier<'s, 'r> {
     /// Copies a location.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
         if first < self.memo.prefetched {
             return;
         }
-        let mut places = [Default::default(); AHEAD];
+        let mut places = [Default::default(); PREFETCH_DISTANCE];
         let from = self.entries.locations.iter().skip(first);
         for (place, from) in places.iter_mut().zip(from) {
             let (mut mapping, mut address) = (0, 0);
@@ -57,7 +57,7 @@ impl<'s, 'r> DictionaryReader<'s, 'r> {
             *place = (mapping, address);
         }
         self.into.prefetch(&places);
-        self.memo.prefetched = first + AHEAD;
+        self.memo.prefetched = first + PREFETCH_DISTANCE;
     }
 
     fn new_location(&mut self, from: &[u8]) -> Result<LocationId, ProfileFault> {

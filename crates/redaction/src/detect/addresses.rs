@@ -276,7 +276,7 @@ fn named_version(text: &[u8], start: usize) -> bool {
 }
 
 /// Number of browsers at the beginning of [`PRODUCTS`]; their versions begin above 30.
-const BROWSERS: usize = 8;
+const BROWSER_COUNT: usize = 8;
 
 /// Whether the word that ends at `end` is a product: any product if `any`, otherwise a browser.
 fn product_before(text: &[u8], end: usize, any: bool) -> bool {
@@ -285,7 +285,7 @@ fn product_before(text: &[u8], end: usize, any: bool) -> bool {
     !matches!(before(text, end - length), b'-' | b'_' | b'/')
         && PRODUCTS
             .iter()
-            .take(if any { PRODUCTS.len() } else { BROWSERS })
+            .take(if any { PRODUCTS.len() } else { BROWSER_COUNT })
             .any(|word| name.eq_ignore_ascii_case(word))
 }
 

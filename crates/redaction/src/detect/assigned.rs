@@ -157,7 +157,6 @@ fn stands_for(value: &[u8]) -> bool {
         || [&b"os."[..], b"self.", b"this.", b"env.", b"process.", b"config.", b"var."].iter().any(|prefix| value.starts_with(prefix))
 }
 
-/// Whether a value looks machine-made.
 fn made(value: &[u8]) -> bool {
     let count = |of: fn(&u8) -> bool| value.iter().filter(|byte| of(byte)).count();
     let (digits, upper, lower) = (

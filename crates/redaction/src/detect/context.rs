@@ -4,7 +4,7 @@
 use super::{before, run_back};
 
 /// Maximum distance of words, in bytes.
-const FAR: usize = 56;
+const MAX_WORD_DISTANCE: usize = 56;
 
 /// Maximum number of examined words.
 const WORDS: usize = 6;
@@ -28,7 +28,7 @@ pub(super) fn is_one_of(word: &[u8], words: &[&[u8]]) -> bool {
 /// Whether a word before `start` matches. Skips fillers, and if `far` is set, further fillers and numbers. Any other
 /// word ends the search. `order_id` counts as two words.
 pub(super) fn find(text: &[u8], start: usize, far: bool, fits: impl Fn(&[u8]) -> bool) -> bool {
-    let first = start.saturating_sub(FAR);
+    let first = start.saturating_sub(MAX_WORD_DISTANCE);
     let separator = |byte: u8| b" =:\"'`(>[#\\_-/.".contains(&byte);
     let digits = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     let mut end = start;

@@ -8,13 +8,13 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use super::keys::scrambled;
 use super::{Span, before, begins_token, byte, run, run_back, starts, word};
 
-const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+const OPTIONAL_PADDING: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 /// Base64 with or without padding.
-static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+static STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, OPTIONAL_PADDING);
 /// Base64url with or without padding.
-static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+static URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, OPTIONAL_PADDING);
 
 /// Decodes base64 of either alphabet (RFC 4648), with or without padding, even if truncated.
 pub(in super::super) fn base64(token: &[u8]) -> Option<Vec<u8>> {

@@ -2,8 +2,7 @@
 
 use super::{Span, run};
 
-/// Minimum length of a token.
-const SHORTEST: usize = 20;
+const MIN_TOKEN_LENGTH: usize = 20;
 
 /// Minimum entropy in bits per character. 999 of 1000 random base64 texts of 20 characters have more than
 /// 3.5; words joined by case or digits mostly have less.
@@ -17,7 +16,7 @@ pub(in super::super) fn high_entropy(text: &[u8], mut found: impl FnMut(Span)) {
     let mut at = 0;
     while at < text.len() {
         let token = run(text, at, part);
-        if token.len() >= SHORTEST && random(token) {
+        if token.len() >= MIN_TOKEN_LENGTH && random(token) {
             found(at..at + token.len());
         }
         at += token.len();

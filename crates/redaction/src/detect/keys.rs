@@ -39,7 +39,7 @@ pub(in super::super) fn aws(text: &[u8], i: usize) -> Option<Span> {
 }
 
 /// Maximum distance of a secret after its access key id, in bytes.
-const BEHIND: usize = 32;
+const MAX_SECRET_DISTANCE: usize = 32;
 
 /// Matches a secret access key after an access key id with its `I` at `i`, separated by a colon or a key
 /// name.
@@ -47,7 +47,7 @@ pub(in super::super) fn aws_secret_behind(text: &[u8], i: usize) -> Option<Span>
     let id = aws(text, i)?;
     let part = |byte: u8| alphanumeric(byte) || matches!(byte, b'+' | b'/');
     let mut at = id.end;
-    while at < text.len() && at - id.end <= BEHIND {
+    while at < text.len() && at - id.end <= MAX_SECRET_DISTANCE {
         let token = run(text.get(..text.len().min(at + 41))?, at, part).len();
         let value = text.get(at..at + token)?;
         if is_aws_secret(value) && !part(byte(text, at + token)) {

@@ -110,7 +110,6 @@ fn crash_in_each_turn(options: &Options) {
     }
 }
 
-/// Returns a copy of the current disk state, not yet opened.
 fn copy(bench: &Bench) -> Bench {
     Bench {
         directory: bench.copy(),

@@ -88,7 +88,7 @@ impl Writer {
         };
         state.segments.split_last(synced, records, items, segment);
         state.recent.clear();
-        self.shared.show(&state);
+        self.shared.update_metrics(&state);
         drop(state);
         for (first, end) in lost {
             self.shared.lose(first, end);

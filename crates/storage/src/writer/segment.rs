@@ -11,7 +11,7 @@ use crate::state::Segment;
 use crate::{Fsync, Options};
 
 /// See [`Options::busy_segment_bytes`].
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY_SEGMENT_AGE: Duration = Duration::from_secs(1);
 
 /// The file of a finished segment, kept for reuse.
 pub(super) struct Spare {
@@ -52,7 +52,7 @@ impl Writer {
             sealed: false,
         });
         state.segments.keep_spare(0);
-        self.shared.show(&state);
+        self.shared.update_metrics(&state);
         drop(state);
         self.active = Some(active);
         Ok(())
@@ -255,11 +255,10 @@ impl Active {
 fn is_full(len: u64, age: Duration, options: &Options) -> bool {
     // Without an fsync per group, a failed fsync may leave the whole segment unsynced, and the rescue reads all of it
     // into memory.
-    let may_grow = options.fsync == Fsync::Always && age < BUSY;
+    let may_grow = options.fsync == Fsync::Always && age < BUSY_SEGMENT_AGE;
     len >= options.segment_bytes && (len >= options.busy_segment_bytes || !may_grow)
 }
 
-/// Returns the name of a segment that is not complete yet.
 fn unfinished(segment: &Path) -> PathBuf {
     let mut name = segment.as_os_str().to_owned();
     name.push(UNFINISHED);
@@ -277,9 +276,9 @@ mod tests {
             busy_segment_bytes: 64,
             ..Options::default()
         };
-        let quickly = BUSY - Duration::from_millis(1);
-        assert!(!is_full(15, BUSY, &options));
-        assert!(is_full(16, BUSY, &options));
+        let quickly = BUSY_SEGMENT_AGE - Duration::from_millis(1);
+        assert!(!is_full(15, BUSY_SEGMENT_AGE, &options));
+        assert!(is_full(16, BUSY_SEGMENT_AGE, &options));
         assert!(!is_full(63, quickly, &options));
         assert!(is_full(64, quickly, &options));
         let bounded = Options {
@@ -288,7 +287,7 @@ mod tests {
         };
         assert!(is_full(16, quickly, &bounded));
         let unsynced = Options {
-            fsync: Fsync::Interval(BUSY),
+            fsync: Fsync::Interval(BUSY_SEGMENT_AGE),
             ..options
         };
         assert!(is_full(16, quickly, &unsynced));

@@ -52,7 +52,8 @@ impl Writer {
     pub(super) fn remove_finished(&mut self, options: &Options, closing: bool) {
         let (wanted, finished) = {
             let mut state = self.shared.lock();
-            // Observers must always see that space is being freed: first by this flag, then by the removal.
+            // Observers must see at all times that space is being freed: first by this flag, then
+            // by the removal.
             let wanted = std::mem::take(&mut state.room_wanted);
             if (closing || wanted) && state.segments.last_is_done() {
                 self.active = None;
@@ -74,12 +75,13 @@ impl Writer {
         }
         if finished.is_empty() {
             if wanted {
-                // Waiting tasks have to make room in another way.
+                // Backlog tasks have to make room in another way.
                 self.shared.freed.notify_waiters();
             }
             return;
         }
-        // The first segment is removed even after a failure: on a full disk only its space makes room for the position.
+        // The first segment is removed even after a failure: on a full disk, the position needs its
+        // space.
         let mut noted = self.write_position(options);
         self.tried = None;
         for segment in finished {
@@ -108,7 +110,7 @@ impl Writer {
             // If the sync fails, the file may reappear after a power failure, and is removed then.
             let _ = self.disk.sync_directory(&self.shared.directory);
         }
-        self.shared.show(&self.shared.lock());
+        self.shared.update_metrics(&self.shared.lock());
         self.shared.freed.notify_waiters();
     }
 
@@ -131,7 +133,6 @@ impl Writer {
         true
     }
 
-    /// Counts records in removed files as lost, since the next start cannot read them.
     pub(super) fn lose_removed(&mut self) {
         let segments: Vec<_> = self.shared.lock().segments.iter().cloned().collect();
         for segment in segments {

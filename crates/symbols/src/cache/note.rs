@@ -13,18 +13,18 @@ const NOTE_BYTES: u64 = 4096;
 
 /// Kind of the missing symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SymbolKind {
     /// Any symbols.
     Any,
     /// Symbols with lines, for a build id with symbols without lines.
     Better,
 }
 
-impl Wanted {
+impl SymbolKind {
     pub(super) fn extension(self) -> &'static str {
         match self {
-            Wanted::Any => "absent",
-            Wanted::Better => "better",
+            SymbolKind::Any => "absent",
+            SymbolKind::Better => "better",
         }
     }
 }

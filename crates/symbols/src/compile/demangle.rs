@@ -5,7 +5,7 @@ mod cpp;
 use std::fmt::{self, Write};
 
 /// Maximum length in bytes. A short malicious name can expand to gigabytes.
-const LONGEST: usize = 16 << 10;
+const MAX_NAME_LENGTH: usize = 16 << 10;
 
 /// Demangles a Rust name (legacy and v0, without the hash) or a C++ name (Itanium ABI) into `output`, which
 /// must be empty. Returns false, with `output` empty, for any other name.
@@ -31,7 +31,7 @@ struct Bounded<'o>(&'o mut String);
 
 impl Write for Bounded<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > LONGEST {
+        if self.0.len() + text.len() > MAX_NAME_LENGTH {
             return Err(fmt::Error);
         }
         self.0.push_str(text);

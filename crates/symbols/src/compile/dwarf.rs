@@ -28,7 +28,6 @@ use crate::elf_error::ElfError;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The sections of a file, decompressed.
 pub(super) struct Sections<'data>(DwarfSections<Cow<'data, [u8]>>);
 
 /// Companion files of the file with the debug information: split units as `.dwo` files or as a `.dwp` package, and
@@ -40,7 +39,6 @@ pub(super) struct CompanionFiles<'data> {
     pub(super) package: Option<DwarfPackageSections<Cow<'data, [u8]>>>,
 }
 
-/// Result of reading the debug information.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) ranges: Vec<Range>,

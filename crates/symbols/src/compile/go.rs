@@ -67,7 +67,6 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
 struct Reading<'a, 'm> {
     elf: &'m Elf<'a>,
     tables: Tables<'a>,
-    /// Start address of all function data.
     function_data: Option<u64>,
     model: &'m mut Model,
     ranges: Vec<Range>,
@@ -172,12 +171,12 @@ impl<'a> Reading<'a, '_> {
         depth: usize,
     ) -> Result<ContextId, CompileError> {
         /// Maximum depth of inlining: beyond the depth that the compiler reaches.
-        const DEEPEST: usize = 64;
+        const MAX_INLINE_DEPTH: usize = 64;
         if let Some((_, context)) = self.known.iter().find(|(known, _)| *known == index) {
             return Ok(*context);
         }
         let entry = tree
-            .filter(|_| depth < DEEPEST)
+            .filter(|_| depth < MAX_INLINE_DEPTH)
             .and_then(|tree| inlined(tree, usize::try_from(index).ok()?, self.tables.version));
         let Some(entry) = entry else {
             return Ok(outer);

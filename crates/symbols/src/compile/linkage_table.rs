@@ -26,7 +26,7 @@ struct Stub {
 
 /// Names the stubs of a binary, as sorted and disjoint ranges.
 pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, CompileError> {
-    let slots = slots(elf, model)?;
+    let slots = names_by_slot(elf, model)?;
     let mut ranges = Vec::new();
     for name in [".plt", ".plt.sec", ".plt.got"] {
         let section = elf.section(name);
@@ -60,8 +60,7 @@ pub(super) fn read(elf: &Elf<'_>, model: &mut Model) -> Result<Vec<Range>, Compi
     Ok(ranges)
 }
 
-/// Returns the function names by slot address.
-fn slots<'data>(
+fn names_by_slot<'data>(
     elf: &Elf<'data>,
     model: &mut Model,
 ) -> Result<HashMap<u64, &'data [u8]>, CompileError> {

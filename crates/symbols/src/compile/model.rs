@@ -54,7 +54,6 @@ pub(super) struct Range {
     pub(super) source: NameSource,
 }
 
-/// The collected functions, contexts and strings.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) strings: Strings,

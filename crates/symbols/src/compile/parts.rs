@@ -10,11 +10,9 @@ use crate::build_id::BuildId;
 use crate::elf::Elf;
 use crate::links;
 
-/// A binary and its companion files.
 pub(super) struct Parts<'data> {
     pub(super) binary: Elf<'data>,
     path: &'data Path,
-    /// Separate debug file.
     pub(super) debug: Option<Elf<'data>>,
     debug_path: &'data Path,
     pub(super) others: CompanionFiles<'data>,

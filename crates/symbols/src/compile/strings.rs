@@ -8,7 +8,6 @@ use hashbrown::HashTable;
 /// Id of a string in [`Strings`]; 0 is the empty string.
 pub(super) type StringId = u32;
 
-/// A table of distinct strings.
 #[derive(Debug)]
 pub(super) struct Strings {
     bytes: Vec<u8>,
@@ -18,7 +17,7 @@ pub(super) struct Strings {
 }
 
 /// Maximum length of a name in bytes; longer names are truncated. Names of C++ templates can have megabytes.
-const LONGEST: usize = 64 << 10;
+const MAX_NAME_LENGTH: usize = 64 << 10;
 
 impl Strings {
     pub(super) fn new() -> Self {
@@ -34,7 +33,7 @@ impl Strings {
 
     /// Returns the id of a string. Returns the id of the empty string if the table already holds 4 GiB.
     pub(super) fn add(&mut self, string: &[u8]) -> StringId {
-        let string = string.get(..LONGEST).unwrap_or(string);
+        let string = string.get(..MAX_NAME_LENGTH).unwrap_or(string);
         let hash = self.hasher.hash_one(string);
         let (bytes, ends) = (&self.bytes, &self.ends);
         let found = self.table.find(hash, |id| get(bytes, ends, *id) == string);

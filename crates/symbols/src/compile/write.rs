@@ -8,7 +8,7 @@ use super::{CompileError, CompileLimits, demangle};
 use crate::build_id::BuildId;
 use crate::elf::Segment;
 use crate::file::format::{
-    BLOCK, DEEPEST, EXECUTABLE, HAS_LINES, HEADER, Layout, OFFSETS_UNKNOWN, Section, put,
+    BLOCK, EXECUTABLE, HAS_LINES, HEADER, Layout, MAX_INLINE_DEPTH, OFFSETS_UNKNOWN, Section, put,
     put_signed, tag,
 };
 
@@ -229,7 +229,7 @@ impl<'m> Writer<'m> {
         };
         let outer = match parent {
             NO_CONTEXT => 0,
-            _ if depth >= DEEPEST => 0,
+            _ if depth >= MAX_INLINE_DEPTH => 0,
             parent => self.context(parent, depth + 1),
         };
         let function = self.function(function);

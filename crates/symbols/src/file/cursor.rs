@@ -162,7 +162,7 @@ const NOTHING: Range = Range {
 #[inline]
 fn read(rest: &mut Varints<'_>, last: &mut Range) -> Option<Option<Range>> {
     let tag = rest.byte()?;
-    match tag & tag::CONTEXT {
+    match tag & tag::CONTEXT_MASK {
         tag::GAP => return Some(None),
         tag::SAME_CONTEXT => {}
         tag::OTHER_CONTEXT => {

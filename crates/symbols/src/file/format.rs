@@ -40,7 +40,7 @@ pub(crate) const GROUP: usize = 8;
 /// triples its size at most.
 pub(crate) const MAX_GROUP_BYTES: usize = GROUP * (256 << 10);
 /// Maximum depth of inlined calls; frames further out are dropped.
-pub(crate) const DEEPEST: usize = 256;
+pub(crate) const MAX_INLINE_DEPTH: usize = 256;
 
 /// Sections of a file, in file order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,8 +81,7 @@ pub(crate) mod tag {
     pub(crate) const SAME_CONTEXT: u8 = 1;
     /// A context follows, as a difference.
     pub(crate) const OTHER_CONTEXT: u8 = 2;
-    /// Mask of the context bits.
-    pub(crate) const CONTEXT: u8 = 3;
+    pub(crate) const CONTEXT_MASK: u8 = 3;
     /// A file follows. Without the flag, the file of the function applies.
     pub(crate) const FILE: u8 = 1 << 2;
     /// A line follows, as a difference.
@@ -105,7 +104,6 @@ pub(crate) const HEADER: usize = 104 + 24 * Section::ALL.len();
 /// Offset of the part of the header that the header's checksum covers.
 pub(crate) const SUMMED_FROM: usize = 16;
 
-/// Contents of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) build_id: Option<BuildId>,
@@ -126,7 +124,7 @@ impl Layout {
         let id = self.build_id.as_ref().map_or(&[][..], BuildId::as_bytes);
         header.extend((id.len() as u32).to_le_bytes());
         header.extend(id);
-        header.resize(28 + BuildId::LONGEST, 0);
+        header.resize(28 + BuildId::MAX_LENGTH, 0);
         header.extend(self.flags.to_le_bytes());
         header.extend(self.ranges.to_le_bytes());
         for (place, sum) in &self.sections {
@@ -159,8 +157,8 @@ impl Layout {
         }
         Some(Layout {
             build_id,
-            flags: u32_at(header, 28 + BuildId::LONGEST)?,
-            ranges: u64_at(header, 32 + BuildId::LONGEST)?,
+            flags: u32_at(header, 28 + BuildId::MAX_LENGTH)?,
+            ranges: u64_at(header, 32 + BuildId::MAX_LENGTH)?,
             sections,
         })
     }
@@ -176,7 +174,6 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*array))
 }
 
-/// Appends a varint.
 pub(crate) fn put(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);

@@ -1,7 +1,7 @@
 //! Decodes the frames of a range.
 
 use super::NameSource;
-use super::format::{DEEPEST, Varints};
+use super::format::{MAX_INLINE_DEPTH, Varints};
 
 /// A function with the file of its code. Look up its names with [`Names`](super::Names), preferably once for all of its
 /// frames.
@@ -57,7 +57,7 @@ impl<'a> Frames<'a> {
             source: Some(source),
             context,
             place,
-            left: DEEPEST,
+            left: MAX_INLINE_DEPTH,
         }
     }
 

@@ -29,7 +29,6 @@ pub struct Names<'a> {
     files: &'a [u8],
     /// Created when the first name is read.
     decompressor: Option<Decompressor<'static>>,
-    /// Cached groups, indexed by group number modulo the length.
     kept: [Group; CACHED_GROUPS],
     /// Shared names read before, and the number of this file there.
     recent: Option<(&'a RecentNames, u64)>,

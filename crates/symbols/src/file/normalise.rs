@@ -56,7 +56,6 @@ impl SymbolFile {
         Some(segment.address.wrapping_add(distance))
     }
 
-    /// Loadable segments of the binary.
     fn segments(&self) -> Vec<Segment> {
         let entries = self.section(Section::Segments).chunks_exact(SEGMENT);
         entries

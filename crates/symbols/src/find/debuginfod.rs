@@ -30,7 +30,7 @@ use self::network::{Network, System, connector, has_public_ip, host_and_port};
 use self::redirect::redirected;
 use super::breaker::Breaker;
 use super::download::download;
-use super::{BinarySource, Found, Tools};
+use super::{BinaryFiles, BinarySource, Tools};
 use crate::build_id::BuildId;
 use crate::failure::Failure;
 use futures_util::future::BoxFuture;
@@ -68,7 +68,6 @@ struct Server {
     max_bytes: u64,
 }
 
-/// Reason why one attempt failed.
 enum Attempt {
     /// Another attempt may succeed.
     Retryable(String),
@@ -103,7 +102,7 @@ impl BinarySource for Servers {
         &'a self,
         id: &'a BuildId,
         tools: &'a Tools,
-    ) -> BoxFuture<'a, Result<Found, Failure>> {
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>> {
         Box::pin(async move {
             let mut last = Failure::NotFound;
             for server in &self.0 {
@@ -171,7 +170,7 @@ impl Server {
         })
     }
 
-    async fn find(&self, id: &BuildId, tools: &Tools) -> Result<Found, Failure> {
+    async fn find(&self, id: &BuildId, tools: &Tools) -> Result<BinaryFiles, Failure> {
         let mut found = match self.fetch(id, "debuginfo", tools).await {
             Err(Failure::NotFound) => self.fetch(id, "executable", tools).await?,
             fetched => fetched?,
@@ -189,7 +188,7 @@ impl Server {
     }
 
     /// Fetches a file, and retries after failures that may be temporary.
-    async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<Found, Failure> {
+    async fn fetch(&self, id: &BuildId, kind: &str, tools: &Tools) -> Result<BinaryFiles, Failure> {
         let url = format!("{}/buildid/{id}/{kind}", self.base);
         let url: Uri = url
             .parse()
@@ -233,7 +232,7 @@ impl Server {
 
     /// Sends one request and follows redirects. A host name is resolved once, and connections are made only to the
     /// checked addresses, because another resolution may return other addresses.
-    async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<Found, Attempt> {
+    async fn attempt(&self, url: &Uri, tools: &Tools) -> Result<BinaryFiles, Attempt> {
         let own = self.network.addresses(&self.connector).await;
         let own = own.map_err(|error| Attempt::Retryable(error.0))?;
         // Whether a server on the Internet chose the target. A host with both public and private addresses is treated
@@ -283,7 +282,7 @@ impl Server {
         addresses: &[SocketAddr],
         headers: &HeaderMap,
     ) -> Result<Response<Incoming>, String> {
-        let broke = |error: hyper::Error| match connector.verdict() {
+        let broke = |error: hyper::Error| match connector.last_failure() {
             Some(verdict) => verdict,
             None => full_error(&error),
         };
@@ -308,7 +307,11 @@ impl Server {
         headers.insert(MAX_SIZE, HeaderValue::from(self.max_bytes));
     }
 
-    async fn receive(&self, response: Response<Incoming>, tools: &Tools) -> Result<Found, Attempt> {
+    async fn receive(
+        &self,
+        response: Response<Incoming>,
+        tools: &Tools,
+    ) -> Result<BinaryFiles, Attempt> {
         let status = response.status();
         let again = |text: String| Attempt::Retryable(format!("{} {text}", self.base));
         match status {
@@ -343,7 +346,7 @@ impl Server {
         let body = response.into_body().map_err(|error| full_error(&error));
         let body = BodyDataStream::new(body);
         match download(body, declared, self.max_bytes, &tools.cache).await {
-            Ok(scratch) => Ok(Found::download(scratch)),
+            Ok(scratch) => Ok(BinaryFiles::download(scratch)),
             Err(Failure::Unreachable(reason)) => Err(again(reason)),
             Err(failure) => Err(Attempt::Final(failure)),
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::remembered::{Remembered, stamp};
-use super::{BinarySource, Found, Tools, blocking, layout};
+use super::{BinaryFiles, BinarySource, Tools, blocking, layout};
 use crate::build_id::BuildId;
 use crate::compile::SplitUnit;
 use crate::describe::Description;
@@ -33,7 +33,6 @@ pub struct Directories {
 /// Maximum size of the unit paths cached per file, in bytes, because thousands of files may be cached.
 const MAX_UNIT_BYTES: usize = 8 << 10;
 
-/// Files of a build id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Files {
     debug: Option<PathBuf>,
@@ -146,17 +145,21 @@ impl Directories {
     ///
     /// # Errors
     /// Returns [`Failure::NotFound`] if no directory has the files.
-    pub async fn search(&self, id: &BuildId, compiler: &dyn Compiler) -> Result<Found, Failure> {
+    pub async fn search(
+        &self,
+        id: &BuildId,
+        compiler: &dyn Compiler,
+    ) -> Result<BinaryFiles, Failure> {
         let of = id.clone();
         let Files { debug, binary } = self.look(move |here| here.files(&of)).await?;
         let mut found = match (debug, binary) {
             (Some(debug), Some(binary)) => {
                 // The segments of the binary are authoritative; segments of a debug file may be wrong.
-                let mut found = Found::file(binary);
-                found.add(Found::file(debug));
+                let mut found = BinaryFiles::file(binary);
+                found.add(BinaryFiles::file(debug));
                 found
             }
-            (Some(file), None) | (None, Some(file)) => Found::file(file),
+            (Some(file), None) | (None, Some(file)) => BinaryFiles::file(file),
             (None, None) => return Err(Failure::NotFound),
         };
         let mut supplementary_id = None;
@@ -173,7 +176,7 @@ impl Directories {
                     let description = self.describe(&debug, compiler).await?;
                     supplementary_id = supplementary_id.or(description.supplementary_id);
                     units.extend(description.units);
-                    found.add(Found::file(debug));
+                    found.add(BinaryFiles::file(debug));
                 }
             }
         }
@@ -183,7 +186,7 @@ impl Directories {
             None => here.units(&units),
         };
         for file in self.look(split).await? {
-            found.add(Found::file(file));
+            found.add(BinaryFiles::file(file));
         }
         if let Some(supplementary_id) = supplementary_id {
             let Files { debug, binary } =
@@ -191,7 +194,7 @@ impl Directories {
             debug
                 .or(binary)
                 .into_iter()
-                .for_each(|file| found.add(Found::file(file)));
+                .for_each(|file| found.add(BinaryFiles::file(file)));
         }
         Ok(found)
     }
@@ -210,7 +213,7 @@ impl BinarySource for Directories {
         &'a self,
         id: &'a BuildId,
         tools: &'a Tools,
-    ) -> BoxFuture<'a, Result<Found, Failure>> {
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>> {
         Box::pin(self.search(id, tools.compiler.as_ref()))
     }
 }
@@ -230,10 +233,10 @@ fn package(files: &[PathBuf]) -> Option<PathBuf> {
 
 /// Computes the CRC-32 of a file.
 fn crc(path: &Path) -> io::Result<u32> {
-    const PIECE: usize = 256 << 10;
+    const READ_SIZE: usize = 256 << 10;
     let mut file = open_regular(path)?;
     let mut hasher = crc32fast::Hasher::new();
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; READ_SIZE];
     loop {
         match file.read(&mut piece)? {
             0 => return Ok(hasher.finalize()),
@@ -252,7 +255,6 @@ mod tests {
     use crate::testing::{elf, elf_with, id};
     use crate::worker::WorkerLimits;
 
-    /// Creates a directory with these files.
     fn directory(files: &[(&str, &[u8])]) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -330,7 +332,6 @@ mod tests {
         assert_eq!(found, Ok(vec![name, right, shared]));
     }
 
-    /// Counts how often files are described.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 

@@ -9,12 +9,12 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use crate::cache::{Cache, Scratch};
+use crate::cache::{Cache, TemporaryFile};
 use crate::failure::Failure;
 use crate::find::blocking;
 
 /// Maximum time without data.
-const SILENCE: Duration = Duration::from_secs(30);
+const MAX_TIME_WITHOUT_DATA: Duration = Duration::from_secs(30);
 
 /// Writes a stream to a new temporary file.
 ///
@@ -27,7 +27,7 @@ pub(super) async fn download(
     declared: Option<u64>,
     limit: u64,
     cache: &Arc<Cache>,
-) -> Result<Scratch, Failure> {
+) -> Result<TemporaryFile, Failure> {
     let too_large = |bytes| Failure::TooLarge(format!("{bytes} bytes exceed the limit of {limit}"));
     if let Some(declared) = declared.filter(|declared| *declared > limit) {
         return Err(too_large(declared));
@@ -44,8 +44,8 @@ pub(super) async fn download(
     let mut bytes = 0;
     let mut pieces = std::pin::pin!(pieces);
     loop {
-        let piece = timeout(SILENCE, pieces.next()).await;
-        let silent = || format!("no data for {SILENCE:?} after {bytes} bytes");
+        let piece = timeout(MAX_TIME_WITHOUT_DATA, pieces.next()).await;
+        let silent = || format!("no data for {MAX_TIME_WITHOUT_DATA:?} after {bytes} bytes");
         let piece = match piece.map_err(|_| Failure::Unreachable(silent()))? {
             Some(piece) => piece.map_err(|reason| {
                 Failure::Unreachable(format!("the download failed after {bytes} bytes: {reason}"))

@@ -9,12 +9,11 @@ use tracing::{debug, warn};
 
 use super::{DIRECTORY_INTERVAL, JITTER, Library, MAX_REJECTED, single_flight};
 use crate::build_id::BuildId;
-use crate::cache::{Absence, Cached, Wanted, open_verified};
+use crate::cache::{Absence, Cached, SymbolKind, open_verified};
 use crate::failure::{Failure, FailureKind};
 use crate::file::SymbolFile;
-use crate::find::{BinarySource, Found, blocking};
+use crate::find::{BinaryFiles, BinarySource, blocking};
 
-/// Result of compiling files.
 pub(super) struct Compiled {
     pub(super) file: SymbolFile,
     /// Failure of the companion files, if only the binary was compiled.
@@ -115,8 +114,8 @@ impl Library {
         }
         drop(turn);
         let wanted = match partial {
-            Some(_) => Wanted::Better,
-            None => Wanted::Any,
+            Some(_) => SymbolKind::Better,
+            None => SymbolKind::Any,
         };
         let absence = self
             .combine_failures(id, wanted, absence, &failures, rejected)
@@ -129,7 +128,7 @@ impl Library {
         &self,
         source: &dyn BinarySource,
         id: &BuildId,
-    ) -> Result<(Found, Option<u64>), Failure> {
+    ) -> Result<(BinaryFiles, Option<u64>), Failure> {
         let _turn = match source.is_remote() {
             true => None,
             false => self.searching.acquire().await.ok(),
@@ -147,7 +146,7 @@ impl Library {
     pub(super) async fn compile(
         &self,
         id: &BuildId,
-        mut found: Found,
+        mut found: BinaryFiles,
         must_have_lines: bool,
     ) -> Result<Compiled, Failure> {
         let turn = self.tools.compiling.acquire().await;
@@ -222,7 +221,7 @@ impl Library {
     async fn combine_failures(
         &self,
         id: &BuildId,
-        wanted: Wanted,
+        wanted: SymbolKind,
         before: Option<Absence>,
         failures: &[Failure],
         rejected: Vec<u64>,
@@ -253,8 +252,8 @@ impl Library {
             }
         };
         let what = match wanted {
-            Wanted::Any => "Found no symbols for a binary",
-            Wanted::Better => "Found only symbols without line numbers for a binary",
+            SymbolKind::Any => "Found no symbols for a binary",
+            SymbolKind::Better => "Found only symbols without line numbers for a binary",
         };
         // A missing build id is expected and logged at debug level only.
         let news = match failure {

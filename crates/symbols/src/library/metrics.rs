@@ -38,7 +38,6 @@ impl Metrics {
         .increment(1);
     }
 
-    /// Counts a failed compilation.
     pub(super) fn count_compile_failure(&self, reason: FailureKind) {
         counter!(
             "tributary_symbols_worker_failures",

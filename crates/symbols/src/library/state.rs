@@ -32,7 +32,6 @@ pub(super) enum Known {
     Pending(watch::Receiver<()>),
 }
 
-/// An open symbol file.
 pub(super) struct Open {
     file: Arc<SymbolFile>,
     used: u64,

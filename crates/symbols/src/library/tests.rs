@@ -12,7 +12,7 @@ use super::testing::{InProcess, tools};
 use super::*;
 use crate::describe::Description;
 use crate::failure::Failure;
-use crate::find::Found;
+use crate::find::BinaryFiles;
 use crate::testing::{compiled_with_lines, elf, id};
 use crate::worker::{Compiler, WorkerLimits};
 use futures_util::future::BoxFuture;
@@ -45,7 +45,7 @@ impl BinarySource for Told {
         &'a self,
         _: &'a BuildId,
         tools: &'a Tools,
-    ) -> BoxFuture<'a, Result<Found, Failure>> {
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>> {
         Box::pin(async move {
             self.0.asked.fetch_add(1, SeqCst);
             let takes = *self.0.takes.lock().unwrap();
@@ -56,11 +56,11 @@ impl BinarySource for Told {
             let file = self.0.file.lock().unwrap().clone();
             let file = file.ok_or(Failure::NotFound)?;
             if !self.0.remote {
-                return Ok(Found::file(file));
+                return Ok(BinaryFiles::file(file));
             }
             let scratch = tools.cache.scratch().unwrap();
             fs::copy(file, scratch.path()).unwrap();
-            Ok(Found::download(scratch))
+            Ok(BinaryFiles::download(scratch))
         })
     }
 }
@@ -295,8 +295,8 @@ async fn useless_debug_file_compiles_binary_alone() {
     let (world, compiled, binary) = by_contents("names");
     let debug = world.directory.path().join("debug");
     fs::write(&debug, "harm").unwrap();
-    let mut found = Found::file(binary);
-    found.add(Found::file(debug));
+    let mut found = BinaryFiles::file(binary);
+    found.add(BinaryFiles::file(debug));
     let compiled_alone = world.library.compile(&id(1), found, false).await;
     let file = compiled_alone.map(|compiled| compiled.file).ok().unwrap();
     assert_eq!(file.build_id(), Some(&id(1)));
@@ -351,7 +351,7 @@ async fn unreachable_server_is_retried_soon() {
         limits: InProcess.limits(),
         rejected: Vec::new(),
     };
-    let stored = world.tools.cache.store_absence(&id, Wanted::Any, &note);
+    let stored = world.tools.cache.store_absence(&id, SymbolKind::Any, &note);
     stored.unwrap();
     advance(Duration::from_secs(150)).await;
     assert!(settled(&library, &id).await.is_ok());
@@ -511,7 +511,6 @@ async fn absence_in_directories_writes_no_note() {
     );
 }
 
-/// Compiler with scripted limits and failures.
 struct Limited {
     memory: u64,
     ends: Failure,
@@ -592,10 +591,10 @@ async fn interrupted_compilation_is_retried_after_minutes() {
     );
     // A note on disk uses the wall clock, which a test cannot change.
     let cache = &world.tools.cache;
-    let mut note = cache.absence(&id, Wanted::Any).unwrap();
+    let mut note = cache.absence(&id, SymbolKind::Any).unwrap();
     assert!(note.rejected.is_empty());
     note.until = SystemTime::now();
-    cache.store_absence(&id, Wanted::Any, &note).unwrap();
+    cache.store_absence(&id, SymbolKind::Any, &note).unwrap();
     advance(Duration::from_secs(15 * 60)).await;
     assert!(settled(&restarted, &id).await.is_err());
     assert_eq!(count.load(SeqCst), 1);

@@ -65,7 +65,6 @@ int main(int count, char **) {
 }
 "#;
 
-/// Returns a few thousand addresses of a program.
 fn some_addresses(program: &Program) -> Vec<u64> {
     let addresses = program.addresses();
     let step = (addresses.len() / 20_000).max(1);

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::{FAILED, GOOD, GREW, Outcome, flamegraph, input, load, output, table};
+use super::{
+    EXIT_COMPARISON_FAILED, EXIT_GROWTH, EXIT_SUCCESS, Outcome, flamegraph, input, load, output,
+    table,
+};
 use crate::app::cli::options::Shape;
 use crate::app::cli::printable;
 use tributary_profiles::dictionary::ValueType;
@@ -81,12 +84,12 @@ pub(super) fn compare(arguments: &Comparison) -> Outcome {
         Ok((output, notes, grew)) => Outcome {
             output: output.into_bytes(),
             notes,
-            code: if grew { GREW } else { GOOD },
+            code: if grew { EXIT_GROWTH } else { EXIT_SUCCESS },
         },
         Err(error) => Outcome {
             output: Vec::new(),
             notes: format!("error: {error}\n"),
-            code: FAILED,
+            code: EXIT_COMPARISON_FAILED,
         },
     }
 }

@@ -15,7 +15,6 @@ const WIDTH: u32 = 1200;
 /// Default maximum number of frames in a picture. A browser lays so many out without a delay.
 pub(super) const MAX_FRAMES: usize = 20_000;
 
-/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Arguments {
     /// Input: a file, optionally compressed with gzip, or a URL; `-` is stdin.

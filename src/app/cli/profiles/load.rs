@@ -82,7 +82,6 @@ pub(super) fn load(file: &Path, reading: &Reading) -> Result<Loaded, String> {
     })
 }
 
-/// Merges the profiles of several files.
 pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, String> {
     let mut merger = Merger::new(MergeOptions::default());
     let mut notes = String::new();

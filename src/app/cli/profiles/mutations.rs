@@ -15,14 +15,14 @@ use proptest::test_runner::TestRunner;
 use prost::Message as _;
 
 use super::tests::Line;
-use super::{GOOD, Outcome, run};
+use super::{EXIT_SUCCESS, Outcome, run};
 use tributary_profiles::pprof::testing::files;
 use tributary_profiles::testing_requests::requests;
 
 /// Number of damaged files made of each good file, for each kind of damage.
-const EACH: usize = 6;
+const FILES_PER_DAMAGE: usize = 6;
 /// Upper bound of the size of any output, in bytes.
-const MOST: usize = 4 << 20;
+const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 struct Place(tempfile::TempDir);
 
@@ -71,7 +71,7 @@ fn good(place: &Place) -> Vec<Vec<u8>> {
     for file in &all {
         fs::write(&from, file).unwrap();
         let outcome = place.run(&["convert", &from, "-o", &to]);
-        assert_eq!(outcome.code, GOOD, "{}", outcome.notes);
+        assert_eq!(outcome.code, EXIT_SUCCESS, "{}", outcome.notes);
         converted.push(fs::read(&to).unwrap());
     }
     all.append(&mut converted);
@@ -84,11 +84,11 @@ fn good(place: &Place) -> Vec<Vec<u8>> {
 fn damaged(file: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let at = |random: &mut fastrand::Rng| random.usize(..file.len().max(1));
-    for cut in 0..EACH {
-        all.push(file[..file.len() * cut / EACH].to_vec());
+    for cut in 0..FILES_PER_DAMAGE {
+        all.push(file[..file.len() * cut / FILES_PER_DAMAGE].to_vec());
         all.push(file[..at(random).min(file.len())].to_vec());
     }
-    for count in 0..2 * EACH {
+    for count in 0..2 * FILES_PER_DAMAGE {
         let mut flipped = file.to_vec();
         for _ in 0..=count % 3 {
             let at = at(random);
@@ -96,7 +96,7 @@ fn damaged(file: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
         }
         all.push(flipped);
     }
-    for _ in 0..EACH {
+    for _ in 0..FILES_PER_DAMAGE {
         let (from, to) = (at(random), at(random));
         let mut moved = file.to_vec();
         moved[to] = random.u8(..);
@@ -113,7 +113,7 @@ fn damaged(file: &[u8], random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
 
 fn bounded(outcome: &Outcome) {
     let (output, notes) = (outcome.output.len(), outcome.notes.len());
-    assert!(output < MOST, "{output} bytes of output");
+    assert!(output < MAX_OUTPUT_BYTES, "{output} bytes of output");
     assert!(notes < 64 << 10, "{notes} bytes of notes");
 }
 
@@ -129,7 +129,7 @@ fn broken(outcome: &Outcome) -> BTreeSet<String> {
 /// Whether the command succeeded; if it failed, the error must name the file.
 fn done(outcome: &Outcome, file: &str) -> bool {
     bounded(outcome);
-    if outcome.code == GOOD {
+    if outcome.code == EXIT_SUCCESS {
         return true;
     }
     assert!(outcome.notes.contains("error: "), "{}", outcome.notes);
@@ -177,7 +177,7 @@ fn damaged_file_causes_error_or_valid_result() {
             if fs::read_dir(&directory).unwrap().count() > 0 {
                 let first = format!("{directory}/profile-1.pb.gz");
                 let read = place.run(&["convert", &first, "-o", &pprof]);
-                assert_eq!(read.code, GOOD, "{}", read.notes);
+                assert_eq!(read.code, EXIT_SUCCESS, "{}", read.notes);
                 fs::remove_dir_all(&directory).unwrap();
             }
         }

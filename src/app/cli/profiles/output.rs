@@ -102,7 +102,6 @@ impl Arguments {
     }
 }
 
-/// Writes a file.
 pub(super) fn save(file: &Path, bytes: &[u8]) -> Result<(), String> {
     std::fs::write(file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

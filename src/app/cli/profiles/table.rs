@@ -6,7 +6,6 @@ use regex::Regex;
 use crate::app::cli::printable;
 use tributary_profiles::frames::Selection;
 
-/// Options of a table.
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct Table {
     /// Sample type to count, such as `cpu` or `inuse_space`. Default: the default sample type of
@@ -36,7 +35,6 @@ impl Table {
         }
     }
 
-    /// Formats a value of this unit.
     pub(super) fn show(&self, value: i64, unit: &str) -> String {
         match self.exact {
             true => value.to_string(),
@@ -44,7 +42,6 @@ impl Table {
         }
     }
 
-    /// Returns the number of rows to show.
     pub(super) fn shown(&self, rows: usize) -> usize {
         match self.count {
             0 => rows,

@@ -18,7 +18,7 @@ use tributary_config::{ComponentId, Sources};
 use tributary_memory::{Budget, machine_memory};
 use tributary_net::listeners::Listeners;
 use tributary_otlp::Signal;
-use tributary_storage::{Lease, Logs, Next, Options, StorageMetrics};
+use tributary_storage::{Lease, LogRegistry, Options, ReadResult, StorageMetrics};
 
 /// Time limit for the exporter to shut down.
 const LAST: std::time::Duration = std::time::Duration::from_secs(5);
@@ -67,9 +67,9 @@ pub(super) fn run(arguments: &Arguments, sources: &Sources) -> Result<Outcome, S
         let (config, id) = configuration(arguments, name.signal, sources)?;
         let terminal = exporter(&config, &id, name.signal)?;
         let metrics = StorageMetrics::new(&[]);
-        let opened = Logs::default().open(&arguments.directory, &Options::default(), metrics);
+        let opened = LogRegistry::default().open(&arguments.directory, &Options::default(), metrics);
         let (lease, recovered) = opened.map_err(|error| error.to_string())?;
-        lease.take_over();
+        lease.become_reader();
         let before = lease.log().usage();
         let mut sent = Sent::default();
         let mut progress = Progress::new("records", Some(before.records));
@@ -151,7 +151,7 @@ fn exporter(config: &Config, id: &ComponentId, signal: Signal) -> Result<Termina
         budget: Budget::new(memory),
         listeners: Listeners::default(),
         health: Arc::new(Health::default()),
-        stored_queues: Logs::default(),
+        stored_queues: LogRegistry::default(),
         profile_stores: Default::default(),
         introspection: Default::default(),
     };
@@ -211,7 +211,9 @@ async fn send_each(
     progress: &mut Progress,
 ) -> Result<(), String> {
     // Blocking on the disk delays no other task here.
-    while let Next::Records(records) = lease.next(CHUNK, true).map_err(|error| error.to_string())? {
+    while let ReadResult::Records(records) =
+        lease.next(CHUNK, true).map_err(|error| error.to_string())?
+    {
         for record in records {
             progress.add(1);
             let Some(batch) = decode_record(record.parts, record.items) else {

@@ -87,7 +87,7 @@ struct Uploader {
 }
 
 /// Bytes of a file read at once.
-const PIECE: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 /// Bytes of a response shown in an error.
 const ANSWER: usize = 1024;
 
@@ -138,7 +138,7 @@ impl Uploader {
         let addresses = self.connector.resolve().await.map_err(|error| error.0)?;
         let stream = self.connector.connect(&addresses).await;
         let stream = stream.map_err(|error| error.0)?;
-        let broke = |error: hyper::Error| match self.connector.verdict() {
+        let broke = |error: hyper::Error| match self.connector.last_failure() {
             Some(verdict) => verdict,
             None => format!("the connection was closed: {}", full_error(&error)),
         };
@@ -182,7 +182,7 @@ impl Uploader {
 fn pieces(file: File) -> impl futures_util::Stream<Item = std::io::Result<Frame<Bytes>>> {
     stream::unfold(Some(file), |file| async {
         let mut file = file?;
-        let mut piece = vec![0; PIECE];
+        let mut piece = vec![0; READ_SIZE];
         // Blocking is fine: no other task runs on this thread.
         match file.read(&mut piece) {
             Ok(0) => None,

@@ -23,7 +23,6 @@ impl Default for Size {
     }
 }
 
-/// Returns the size of the terminal.
 pub(super) fn size() -> Size {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size {

@@ -288,7 +288,7 @@ fn compare<C: ?Sized>(
 }
 
 /// Number of differences shown in a failure.
-const SHOWN: usize = 150;
+const MAX_SHOWN_DIFFERENCES: usize = 150;
 
 #[test]
 fn generated_configurations_get_one_answer_from_both() {
@@ -301,7 +301,7 @@ fn generated_configurations_get_one_answer_from_both() {
         + compare(Kind::Extension, extensions::REGISTRY, &root, &mut found);
     assert!(accepted > 1000, "only {accepted} were good");
     let count = found.len();
-    let shown: Vec<String> = found.into_iter().take(SHOWN).collect();
+    let shown: Vec<String> = found.into_iter().take(MAX_SHOWN_DIFFERENCES).collect();
     assert_eq!(count, 0, "{count} differences:\n{}", shown.join("\n"));
 }
 

@@ -75,7 +75,6 @@ impl Directory {
         })
     }
 
-    /// Returns the root directory.
     pub(in super::super) fn root(&self) -> &Path {
         &self.root
     }

@@ -42,7 +42,6 @@ pub(in super::super) struct Unfinished {
     upload: Option<Upload>,
 }
 
-/// A multipart upload.
 struct Upload {
     multipart: Box<dyn MultipartUpload>,
     in_flight: JoinSet<Result<()>>,

@@ -63,7 +63,6 @@ impl Pairs {
         id
     }
 
-    /// Returns the key of a pair.
     #[inline]
     pub(super) fn key(&self, pair: u32) -> u32 {
         self.key.get(pair as usize).copied().unwrap_or(NONE)
@@ -160,7 +159,6 @@ impl Sets {
         self.pairs.get(self.ranges.get(at)).unwrap_or_default()
     }
 
-    /// Returns the types of a set.
     #[inline]
     pub(super) fn types(&self, at: usize) -> u32 {
         self.types.get(at).copied().unwrap_or_default()

@@ -12,11 +12,11 @@ pub(super) enum Bounds {
 
 impl Bounds {
     /// Maximum length of a text in the bounds, in bytes. Longer values would bloat every footer.
-    const LONGEST: usize = 128;
+    const MAX_TEXT_LENGTH: usize = 128;
 
     pub(super) fn is_short(&self) -> bool {
         match self {
-            Bounds::Bytes(min, max) => min.len().max(max.len()) <= Self::LONGEST,
+            Bounds::Bytes(min, max) => min.len().max(max.len()) <= Self::MAX_TEXT_LENGTH,
             _ => true,
         }
     }
@@ -53,7 +53,6 @@ impl Bounds {
         }
     }
 
-    /// Whether neither bound is above the next one's.
     pub(super) fn is_before(&self, next: &Bounds) -> bool {
         match (self, next) {
             (Bounds::Signed(min, max), Bounds::Signed(low, high)) => min <= low && max <= high,

@@ -28,7 +28,7 @@ pub(super) const PAGE_ROWS: usize = 20_000 / LOOK_ROWS * LOOK_ROWS;
 /// Size before compression, in bytes, at which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
 /// Compression must save at least one byte in this many.
-const WORTH: usize = 32;
+const MIN_COMPRESSION_GAIN: usize = 32;
 /// Rows between two checks of a page's total size, its levels included.
 const LOOK_ROWS: usize = 64;
 
@@ -116,7 +116,7 @@ impl<E: Encoder> Chunk<E> {
             None => Bytes::new(),
         };
         let plain = page.len() + dictionary.as_ref().map_or(0, |(bytes, _)| bytes.len());
-        if compressed.len() + buf.len() > plain - plain / WORTH {
+        if compressed.len() + buf.len() > plain - plain / MIN_COMPRESSION_GAIN {
             self.codec = Codec::UNCOMPRESSED;
             compressed = Bytes::copy_from_slice(page);
         }

@@ -125,7 +125,6 @@ impl Contexts {
         })
     }
 
-    /// Returns the number of a resource.
     fn resource(&mut self, origin: &Origin<'_>, pairs: &mut Pairs, texts: &mut Strings) -> u32 {
         self.join(origin.resource, origin.resource_schema_url);
         let id = self.raw_resources.intern(&self.scratch);

@@ -1,6 +1,6 @@
 //! Memory that the rows of a request take.
 
-use tributary_otlp::room::Full;
+use tributary_otlp::room::RoomExhausted;
 use tributary_otlp::{Malformed, Signal};
 
 /// Reason why a request has no rows. A retry would fail in the same way.
@@ -14,7 +14,7 @@ pub enum RowError {
     TooMuch(#[from] TooMuch),
     /// The memory for reading the request is not free now.
     #[error(transparent)]
-    Full(#[from] Full),
+    RoomExhausted(#[from] RoomExhausted),
 }
 
 /// Returns the largest memory in bytes that a row may take in its table, from the length of its

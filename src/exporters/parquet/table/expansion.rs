@@ -69,7 +69,7 @@ impl Expansion {
             let hours = request.len().saturating_mul(HOURS_PER_BYTE);
             room.take(hours)?;
             let found = copied(signal, request, self.bytes, by_service, tables)?;
-            room.give_back(hours);
+            room.release(hours);
             within("bytes", found, most)?;
         }
         Ok(())

@@ -60,7 +60,6 @@ pub(super) struct Frames {
     pub(super) frames: Vec<Frame>,
     hashes: Vec<u64>,
     ids: HashMap<Frame, u32, FixedState>,
-    /// The frames of all stacks.
     pub(super) stacks: Vec<u32>,
     pub(super) ranges: Ranges,
     has: Vec<u16>,
@@ -132,7 +131,6 @@ impl Frames {
         }
     }
 
-    /// Returns the number of a frame.
     pub(super) fn frame(&mut self, frame: Frame) -> u32 {
         let next = self.frames.len() as u32;
         let id = *self.ids.entry(frame).or_insert(next);
@@ -187,7 +185,6 @@ impl Frames {
             .sum()
     }
 
-    /// Returns the number of the stack with these frames.
     pub(super) fn stack(&mut self, frames: &[u32]) -> u32 {
         self.scratch.clear();
         self.scratch

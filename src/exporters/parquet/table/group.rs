@@ -21,7 +21,6 @@ pub(super) struct RowGroup<'g> {
     rows: usize,
     compressor: &'g mut Compressor,
     bloom_filters: bool,
-    /// Whether to write a page index.
     page_index: bool,
     sink: Sink<'g>,
 }

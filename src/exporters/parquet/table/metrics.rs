@@ -249,7 +249,6 @@ impl Columns {
         self.exemplars.end();
     }
 
-    /// Returns the metric of a row.
     fn metric(&self, row: usize) -> Metric {
         self.metrics[self.metric[row] as usize]
     }

@@ -26,7 +26,6 @@ impl<'o> Rows<'o> {
     }
 }
 
-/// Returns the values of lists.
 pub(super) fn values<'c, T: Copy>(
     lists: impl Iterator<Item = Range<usize>> + Clone + 'c,
     column: &'c [T],

@@ -19,7 +19,6 @@ pub(super) struct Dictionary<'r> {
     pub(super) entries: Entries<'r>,
 }
 
-/// An attribute of the dictionary.
 pub(super) struct Attribute<'r> {
     pub(super) key: &'r [u8],
     /// An encoded `AnyValue` without references.
@@ -100,7 +99,6 @@ impl<'r> Dictionary<'r> {
         }
     }
 
-    /// Returns a resource with its string references resolved.
     pub(super) fn resource(&self, resource: &[u8]) -> Vec<u8> {
         let mut decoded = Resource::decode(resource).unwrap_or_default();
         let mut references = References::new(&self.entries.strings);

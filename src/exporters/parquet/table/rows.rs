@@ -200,7 +200,6 @@ pub(super) fn hour(time: u64) -> i64 {
     (time / HOUR).cast_signed()
 }
 
-/// Returns the service for the partition.
 pub(super) fn service(resource: &[u8]) -> Arc<str> {
     let attributes = Resource::view(Message::new(resource)).attributes();
     let key = str::from_utf8(SERVICE_NAME).unwrap_or_default();

@@ -170,7 +170,6 @@ impl Columns {
         attributes.end(pairs, texts);
     }
 
-    /// Returns the profile of a row.
     fn profile(&self, row: usize) -> Profile {
         self.profiles[self.profile[row] as usize]
     }

@@ -16,7 +16,6 @@ use super::options::{ProfilesLayout, Promoted, TableOptions};
 /// version.
 pub(super) const VERSION: &str = "2";
 
-/// A column.
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) name: Cow<'static, str>,
@@ -279,7 +278,6 @@ fn parts_of(parts: &[Columns]) -> impl Iterator<Item = Column> {
         })
 }
 
-/// Returns the schema of a file with these columns.
 pub(super) fn file_schema(columns: &[Column]) -> Result<TypePtr, ParquetError> {
     let fields: Result<Vec<TypePtr>, _> = columns.iter().map(Column::field).collect();
     let root = Type::group_type_builder("tributary").with_fields(fields?);

@@ -17,7 +17,7 @@ pub(super) fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
     const TEXT: u64 = 3;
     /// Receivers limit the nesting of messages to this depth. Strings that look like messages are also counted, and
     /// may nest deeper.
-    const DEEPEST: usize = 100;
+    const MAX_DEPTH: usize = 100;
     let mut memory = STRUCT + TEXT * message.len() as u64;
     let mut open = vec![Fields::new(message)];
     while let Some(fields) = open.last_mut() {
@@ -28,7 +28,7 @@ pub(super) fn resolved(message: &[u8], strings: &[&[u8]]) -> u64 {
         let more = match (field.number, field.value) {
             // A value, an attribute, a list of values, a list of attributes.
             (1 | 2 | 3 | 5 | 6, Value::Bytes(nested)) => {
-                if open.len() < DEEPEST {
+                if open.len() < MAX_DEPTH {
                     open.push(Fields::new(nested));
                 }
                 STRUCT
@@ -150,7 +150,6 @@ pub(super) fn of(all: &[u64], index: i32) -> u64 {
     all.get(at).copied().unwrap_or_default()
 }
 
-/// Returns the length of a string.
 pub(super) fn length(strings: &[&[u8]], index: i32) -> u64 {
     let at = usize::try_from(index).unwrap_or_default();
     strings.get(at).map_or(0, |text| text.len() as u64)

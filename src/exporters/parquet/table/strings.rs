@@ -121,11 +121,10 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Number of lookups before deciding whether lookups are worthwhile.
-    const TRIAL: u32 = 1024;
+    const TRIAL_LOOKUPS: u32 = 1024;
     /// Number of texts to add without lookups before the next trial.
-    const PAUSE: u32 = 16 * Self::TRIAL;
+    const PAUSE: u32 = 16 * Self::TRIAL_LOOKUPS;
 
-    /// Returns the number of a text.
     #[inline]
     pub(super) fn add(&mut self, text: &[u8]) -> u32 {
         if self.skipped > 0 {
@@ -136,8 +135,8 @@ impl Texts {
         let id = self.strings.intern(text);
         self.looked_up += 1;
         self.found += u32::from(self.strings.len() == known);
-        if self.looked_up == Self::TRIAL {
-            if self.found < Self::TRIAL / 8 {
+        if self.looked_up == Self::TRIAL_LOOKUPS {
+            if self.found < Self::TRIAL_LOOKUPS / 8 {
                 self.skipped = Self::PAUSE;
             }
             (self.looked_up, self.found) = (0, 0);
@@ -181,11 +180,11 @@ mod tests {
     #[test]
     fn unique_texts_stop_lookups() {
         let mut texts = Texts::default();
-        for at in 0..Texts::TRIAL {
+        for at in 0..Texts::TRIAL_LOOKUPS {
             texts.add(&at.to_le_bytes());
         }
         let again = texts.add(&0_u32.to_le_bytes());
-        assert_eq!(again, Texts::TRIAL);
+        assert_eq!(again, Texts::TRIAL_LOOKUPS);
         for _ in 1..Texts::PAUSE {
             texts.add(b"same");
         }

@@ -58,7 +58,6 @@ gathered! {
     }
 }
 
-/// A decoded span.
 #[derive(Debug, Default)]
 struct Span<'r> {
     message: &'r [u8],

@@ -10,7 +10,6 @@ use super::encoding::{Hybrid, bit_width, delta};
 pub(super) trait Encoder {
     type Item;
     fn push(&mut self, value: Self::Item);
-    /// Adds the same value several times.
     fn push_run(&mut self, value: Self::Item, times: usize)
     where
         Self::Item: Copy,

@@ -45,11 +45,10 @@ impl Table {
         self.room.release_unused();
     }
 
-    /// Returns the interval between two expiry runs.
     pub(in crate::exporters::prometheus) fn expiry_interval(&self) -> Duration {
         let expiration = self.config.metric_expiration.unless_zero();
         let tenth = expiration.map_or(SLOWEST, |expiration| expiration / 10);
-        tenth.clamp(TICK, SLOWEST)
+        tenth.clamp(TIME_UNIT, SLOWEST)
     }
 
     fn remove(&self, empty: &[Arc<Family>]) {
@@ -85,11 +84,11 @@ impl Table {
 }
 
 pub(super) fn ticks(duration: Duration) -> u32 {
-    u32::try_from(duration.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
+    u32::try_from(duration.as_millis() / TIME_UNIT.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// Unit of time; 32 bits last for 13 years.
-const TICK: Duration = Duration::from_millis(100);
+const TIME_UNIT: Duration = Duration::from_millis(100);
 /// Longest interval between two expiry runs.
 const SLOWEST: Duration = Duration::from_secs(30);
 /// Slots to check before other threads may take the lock.

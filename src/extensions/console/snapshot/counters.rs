@@ -24,7 +24,6 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Returns the account of a pipeline.
     pub(super) fn of_pipeline(metrics: &Page, id: &str) -> Self {
         let mut counters = Counters::read(metrics, "tributary_pipeline", &[("pipeline", id)]);
         counters.forwarded = Some(count(
@@ -35,7 +34,6 @@ impl Counters {
         counters
     }
 
-    /// Returns the account of an exporter.
     pub(super) fn of_exporter(metrics: &Page, id: &str, signal: Signal) -> Self {
         let labels = [("exporter", id), ("data_type", signal.name())];
         let mut counters = Counters::read(metrics, "tributary_exporter", &labels);
@@ -48,7 +46,6 @@ impl Counters {
         counters
     }
 
-    /// Returns the account of a receiver.
     pub(super) fn of_receiver(metrics: &Page, id: &str, signal: Signal) -> Self {
         let items = |outcome: &str| {
             let name = format!("otelcol_receiver_{outcome}_{}", signal.items_name());

@@ -10,7 +10,7 @@ use crate::introspection::page::Page;
 use crate::pipeline::flow::Flows;
 use crate::pipeline::health::ExporterState;
 use tributary_net::Owner;
-use tributary_net::tls::rotation::InUse;
+use tributary_net::tls::rotation::CertificateInUse;
 use tributary_otlp::Signal;
 
 /// Sources of the figures of all nodes.
@@ -19,7 +19,7 @@ pub(super) struct Inputs<'a> {
     pub(super) flows: &'a Flows,
     pub(super) edges: &'a [EdgeDescription],
     pub(super) exporters: Vec<ExporterState>,
-    pub(super) certificates: Vec<(Owner, InUse)>,
+    pub(super) certificates: Vec<(Owner, CertificateInUse)>,
 }
 
 /// A component of the graph.
@@ -72,7 +72,6 @@ struct Certificate {
 }
 
 impl<'a> Inputs<'a> {
-    /// Describes a node.
     pub(super) fn node(&self, node: &'a NodeDescription, rates: &mut Rates) -> Node<'a> {
         let accounts: Vec<SignalAccount> = self.accounts(node);
         let items = accounts.iter().map(|account| match node.kind {
@@ -237,8 +236,8 @@ impl<'a> Inputs<'a> {
         });
         let certificate = of_node.map(|(_, used)| Certificate {
             kind: used.kind.name(),
-            subject: used.facts.subject.clone(),
-            expires: milliseconds(used.facts.not_after),
+            subject: used.fields.subject.clone(),
+            expires: milliseconds(used.fields.not_after),
         });
         certificate.collect()
     }

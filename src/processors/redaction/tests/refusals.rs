@@ -9,7 +9,7 @@ use prost::Message as _;
 
 use super::*;
 use tributary_config::Secret;
-use tributary_otlp::strings::StringPlace;
+use tributary_otlp::strings::StringLocation;
 use tributary_redaction::{HashFunction, Hasher};
 
 /// A processor with its metrics.
@@ -166,12 +166,12 @@ fn report_mode_counts_hits_by_detector_and_location() {
         let output = processor.process(batch.clone()).unwrap().unwrap();
         assert_eq!(output.wire().to_bytes().as_ptr(), before.as_ptr());
         for (detector, place, count) in [
-            ("email", StringPlace::SpanAttributes, 2),
-            ("credit_card", StringPlace::SpanAttributes, 1),
-            ("email", StringPlace::SpanNames, 1),
-            ("credit_card", StringPlace::SpanNames, 1),
-            ("email", StringPlace::StatusMessages, 1),
-            ("credit_card", StringPlace::StatusMessages, 0),
+            ("email", StringLocation::SpanAttributes, 2),
+            ("credit_card", StringLocation::SpanAttributes, 1),
+            ("email", StringLocation::SpanNames, 1),
+            ("credit_card", StringLocation::SpanNames, 1),
+            ("email", StringLocation::StatusMessages, 1),
+            ("credit_card", StringLocation::StatusMessages, 0),
         ] {
             let (place, count) = (place.name(), count * round);
             let page = page.render();

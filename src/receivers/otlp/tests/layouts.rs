@@ -14,7 +14,6 @@ fn field(number: u64, body: &[u8]) -> Vec<u8> {
     output
 }
 
-/// A request with one profile.
 fn request_of(profile: &[u8]) -> Vec<u8> {
     field(1, &field(2, &field(2, profile)))
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use metrics::{Counter, counter};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
@@ -28,6 +29,8 @@ pub(in super::super) struct Deltas {
     budget: Arc<Budget>,
     kept: Mutex<RememberedSeries>,
     log: SampledLog,
+    /// `tributary_receiver_pprof_forgotten_series`: profiles that were not remembered for lack of memory.
+    forgotten: Counter,
 }
 
 /// Profiles of all receivers in the process, including receivers that a reload is about to stop.
@@ -121,6 +124,10 @@ impl Deltas {
                 arrivals: 0,
             }),
             log: SampledLog::of_one_line(),
+            forgotten: counter!(
+                "tributary_receiver_pprof_forgotten_series",
+                "receiver" => receiver.to_string()
+            ),
         }
     }
 
@@ -136,8 +143,8 @@ impl Deltas {
         }
     }
 
-    /// Puts a series back. Returns the number of evicted series, possibly including this one.
-    pub(in super::super) fn put(&self, name: &str, taken: TakenSeries) -> usize {
+    /// Puts a series back. Counts and returns the number of evicted series, possibly including this one.
+    pub(in super::super) fn put(&self, name: &str, taken: TakenSeries) -> u64 {
         let TakenSeries {
             mut series,
             recency,
@@ -176,6 +183,7 @@ impl Deltas {
         if in_use {
             self.warn(limit, kept.series.len());
         }
+        self.forgotten.increment(forgotten);
         forgotten
     }
 

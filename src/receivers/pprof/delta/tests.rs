@@ -240,7 +240,7 @@ fn clock_going_back_gives_no_delta() {
 }
 
 /// Puts a series with many stacks back, and returns the number of evicted series.
-fn put(deltas: &Deltas, name: &str) -> usize {
+fn put(deltas: &Deltas, name: &str) -> u64 {
     let many: Values = (1..200).map(|at| (at, [1, 1, 0, 0])).collect();
     let mut taken = deltas.take(name);
     let profiles = heap(&mut taken.series, 1000, &many);

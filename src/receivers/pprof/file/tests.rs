@@ -6,10 +6,10 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::pipeline::Undelivered;
 use crate::pipeline::batch::Nack;
+use crate::receivers::profile_intake::testing::{Sink, small_file};
 use tributary_memory::Budget;
 
 struct Place {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::dns_sd::Dns;
-use super::file_sd::Files;
-pub(super) use super::found::Found;
 use super::target::Target;
+use crate::receivers::scraping::dns_sd::Dns;
+use crate::receivers::scraping::file_sd::Files;
+use crate::receivers::scraping::found::Found;
 use tributary_config::ComponentId;
 
 /// Sources of servers.
@@ -20,10 +20,10 @@ impl Discovery {
     /// Returns the configured discovery; `None` for an endpoint.
     pub(super) fn of(target: &Target, id: &ComponentId) -> Option<Self> {
         let files = target.file_sd.as_ref();
-        let files = files.map(|config| Discovery::Files(Files::new(config, id)));
+        let files = files.map(|config| Discovery::Files(Files::new(config, id, false)));
         let dns = || {
             let config = target.dns_sd.as_ref()?;
-            Some(Discovery::Dns(Dns::new(config, id)))
+            Some(Discovery::Dns(Dns::new(config.names(), id)))
         };
         files.or_else(dns)
     }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use http::StatusCode;
-
-use crate::receivers::pprof::convert::Refused;
+use crate::receivers::profile_intake::Refused;
+use crate::receivers::scraping::client::{Refusal, Unfetched};
 use tributary_memory::NoRoom;
 
 /// Reason for a missing profile.
@@ -18,7 +17,7 @@ pub(super) enum Failure {
     #[error("the target did not respond within {}; raise `timeout` if the profile takes longer", shown(.0))]
     Slow(Duration),
     /// The response has an unsuccessful status.
-    #[error("{0}")]
+    #[error("{}", Advised(.0))]
     Refused(Refusal),
     /// The body has an encoding that was not requested.
     #[error(
@@ -46,14 +45,15 @@ pub(super) enum Failure {
     NoRoom(NoRoom),
 }
 
-/// An unsuccessful response.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    /// Target of a redirect.
-    pub(super) location: Option<String>,
-    /// Beginning of the body.
-    pub(super) said: String,
+impl From<Unfetched> for Failure {
+    fn from(unfetched: Unfetched) -> Self {
+        match unfetched {
+            Unfetched::Unreachable(reason) => Failure::Unreachable(reason),
+            Unfetched::Refused(refusal) => Failure::Refused(refusal),
+            Unfetched::TooLarge(limit) => Failure::TooLarge(limit),
+            Unfetched::NoRoom(no_room) => Failure::NoRoom(no_room),
+        }
+    }
 }
 
 impl Failure {
@@ -72,15 +72,22 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Refusal {
+/// An unsuccessful response with advice.
+struct Advised<'a>(&'a Refusal);
+
+impl fmt::Display for Advised<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.status;
+        let Refusal {
+            status,
+            location,
+            said: body,
+        } = self.0;
         write!(f, "the response status is {status}")?;
-        let said = first_line(&self.said);
-        if !said.is_empty() && !self.said.trim_start().starts_with('<') {
+        let said = first_line(body);
+        if !said.is_empty() && !body.trim_start().starts_with('<') {
             write!(f, " ({said})")?;
         }
-        match (status.as_u16(), &self.location) {
+        match (status.as_u16(), location) {
             (_, Some(location)) => {
                 let location = first_line(location);
                 write!(f, ", a redirect to {location}; redirects are not followed: configure that URL if it is \
@@ -90,10 +97,10 @@ impl fmt::Display for Refusal {
             (404, _) => f.write_str(
                 "; check the path, and that the program serves it (in Go: import net/http/pprof)",
             ),
-            _ if self.said.contains("already in use") => f.write_str(
+            _ if body.contains("already in use") => f.write_str(
                 "; the target is taking another CPU profile, and supports one at a time: stop the other profiler",
             ),
-            _ if self.said.contains("WriteTimeout") => {
+            _ if body.contains("WriteTimeout") => {
                 f.write_str("; lower `seconds`, or raise the WriteTimeout of the target")
             }
             _ => Ok(()),
@@ -122,6 +129,8 @@ fn shown(duration: &Duration) -> tributary_config::units::Duration {
 
 #[cfg(test)]
 mod tests {
+    use http::StatusCode;
+
     use super::*;
 
     fn refused(status: u16, location: Option<&str>, said: &str) -> String {

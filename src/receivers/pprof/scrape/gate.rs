@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use http::Uri;
 use parking_lot::Mutex;
 
-use super::fetch::port_of;
+use crate::receivers::scraping::client::port_of;
 use tributary_net::client::host_of;
 
 /// Locked while a profile is being scraped.

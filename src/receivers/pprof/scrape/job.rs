@@ -9,14 +9,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::failure::Failure;
-use super::fetch::{Bounds, Fetch, Fetched};
+use super::fetch::{Fetch, Fetched};
 use super::gate::{self, Gate};
 use super::gauges::{ScraperMetrics, Watch};
-use super::schedule::Schedule;
-use crate::receivers::pprof::convert::Refused;
 use crate::receivers::pprof::delta::Deltas;
-use crate::receivers::pprof::intake::{Accepted, Intake};
-use crate::receivers::pprof::origin::{Origin, Subject};
+use crate::receivers::profile_intake::{Accepted, Intake, Origin, Refused, Subject};
+use crate::receivers::scraping::client::BodyBounds;
+use crate::receivers::scraping::schedule::Schedule;
 use tributary_config::ComponentId;
 use tributary_net::sampled_log::SampledLog;
 
@@ -159,7 +158,7 @@ impl Job {
         };
         let began = Instant::now();
         let start = SystemTime::now().duration_since(UNIX_EPOCH);
-        let bounds = Bounds {
+        let bounds = BodyBounds {
             limit: self.intake.limit,
             budget: self.intake.budget.clone(),
         };
@@ -191,15 +190,13 @@ impl Job {
             profile: Some(self.profile.clone()),
             start: u64::try_from(start).unwrap_or(0),
             duration: self.takes.unwrap_or_default(),
+            is_interval: false,
         };
         let taken = match self.delta {
             true => {
                 let series = format!("{}\0{}", self.url, self.profile);
                 let deltas = &shared.deltas;
-                let taken = self
-                    .intake
-                    .take_difference(held, origin, deltas, &series)
-                    .await;
+                let taken = deltas.forward(&self.intake, held, origin, &series).await;
                 taken.map(|(accepted, _)| accepted)
             }
             false => self.intake.take(held, origin).await,

@@ -11,16 +11,15 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::discovery::Discovery;
-use super::fetch::{Client, Transport, port_of};
-use super::found::Found;
 use super::gauges::ScraperMetrics;
 use super::job::{Job, Shared};
-use super::schedule::Schedule;
 use super::target::{Scheme, Target};
 use crate::component::BuildError;
 use crate::component::identity::host_name;
-use crate::receivers::pprof::intake::Intake;
-use crate::receivers::pprof::origin::{SERVICE_NAME, Subject, text};
+use crate::receivers::profile_intake::{Intake, SERVICE_NAME, Subject, text};
+use crate::receivers::scraping::client::{ScrapeClient, ScrapeTransport, port_of};
+use crate::receivers::scraping::found::Found;
+use crate::receivers::scraping::schedule::Schedule;
 use tributary_config::ComponentId;
 use tributary_net::client::{host_of, parse_url};
 
@@ -33,7 +32,7 @@ const UNKNOWN: &str = "unknown_service";
 /// Servers of one entry.
 pub(super) struct Servers {
     target: Target,
-    transport: Transport,
+    transport: ScrapeTransport,
     intake: Intake,
     metrics: ScraperMetrics,
     id: ComponentId,
@@ -47,7 +46,7 @@ impl Servers {
     /// Returns an error if the configured endpoint is invalid.
     pub(super) fn new(
         target: &Target,
-        transport: Transport,
+        transport: ScrapeTransport,
         intake: Intake,
         id: &ComponentId,
     ) -> Result<Self, BuildError> {
@@ -153,7 +152,7 @@ impl Servers {
         url: &Uri,
         root: &str,
         prefix: &str,
-        client: Client,
+        client: ScrapeClient,
         labels: &BTreeMap<String, String>,
     ) -> Result<Vec<Job>, String> {
         let client = Arc::new(client);

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dns_sd::DnsSd;
-use super::file_sd::FileSd;
+use super::names::DnsSd;
 use super::profile::ScrapedProfile;
 use super::remote::MAX_BODY;
 use crate::component::auth;
 use crate::component::auth::Auth;
+use crate::receivers::scraping::file_sd::FileSd;
+pub use crate::receivers::scraping::scheme::Scheme;
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{ExtensionUse, Headers, Problems, Validate};
 use tributary_net::client::{host_of, parse_url};
@@ -30,7 +31,10 @@ pub struct Target {
     /// `file_sd` and `dns_sd` is required. Default: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub endpoint: String,
-    /// Files that list the servers. Default: none.
+    /// Files that list the servers. Their labels become resource attributes: `job` and `service_name` become
+    /// `service.name`, `instance` becomes `service.instance.id`, all others keep their names. Of the labels that begin
+    /// with `__`, `__scheme__` and `__profile_path__` replace `scheme` and `path_prefix`; all others are ignored.
+    /// Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_sd: Option<FileSd>,
     /// Host names whose addresses are the servers. Default: none.
@@ -66,17 +70,6 @@ pub struct Target {
     /// Authentication to the servers. Default: none, only `headers` are sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-}
-
-/// URL scheme, with or without TLS.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    /// Plain text.
-    #[default]
-    Http,
-    /// TLS.
-    Https,
 }
 
 impl Default for Target {

@@ -11,11 +11,12 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
-use super::fetch::{Bounds, Fetch, Fetched};
+use super::fetch::{Fetch, Fetched};
 use super::*;
 use crate::pipeline::batch::Nack;
 use crate::pipeline::testing::Scripted;
-use crate::receivers::pprof::intake::ReceivedBytes;
+use crate::receivers::scraping::client::BodyBounds;
+use crate::serving::body::ReceivedBytes;
 use crate::testing::context;
 use tributary_memory::Budget;
 use tributary_profiles::pprof::LinkLabels;
@@ -81,7 +82,7 @@ impl Fetch for Fake {
     fn fetch<'a>(
         &'a self,
         _: &'a Uri,
-        bounds: &'a Bounds,
+        bounds: &'a BodyBounds,
     ) -> BoxFuture<'a, Result<Fetched, Failure>> {
         Box::pin(async move {
             let number = {

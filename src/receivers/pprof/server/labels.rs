@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 
-use super::super::origin::text;
 use crate::pipeline::batch::Nack;
+use crate::receivers::profile_intake::text;
 use crate::serving::query::decode;
 
 /// Description of a file.

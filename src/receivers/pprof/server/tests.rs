@@ -9,9 +9,9 @@ use http_body_util::BodyExt as _;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-use super::super::testing::{Sink, small_file};
 use super::*;
 use crate::component::Host;
+use crate::receivers::profile_intake::testing::{Sink, small_file};
 use tributary_config::Endpoint;
 use tributary_net::server::Server;
 use tributary_profiles::Dictionary;

@@ -41,7 +41,6 @@ pub(super) enum Slot {
 }
 
 impl Slot {
-    /// The initial state.
     pub(super) const NEW: Slot = Slot::Idle { failures: 0 };
 
     /// Returns the state after the last of `failures` consecutive failures.

@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use tokio_util::sync::CancellationToken;
 
 use super::super::admission::{Admission, CONNECTIONS_SHARE, MIN_CONNECTIONS};
+use super::super::buffered::FRAMES_SHARE;
 use super::super::client_limit::ClientLimit;
-use super::super::held::FRAMES_SHARE;
 use super::super::peer::Peer;
 use super::super::request_slots::{MAX_REFUSALS, Opening, RequestSlots};
 use super::*;
@@ -12,7 +12,7 @@ use tributary_memory::clients::{CONNECTION_COST, FREE_REQUESTS};
 
 fn gate(limits: Limits, budget: Option<Arc<Budget>>) -> Arc<Gate> {
     let owner = Owner::new(&"otlp".parse().unwrap(), "receiver");
-    Gate::new(limits, 1000, owner.over("grpc"), budget)
+    Gate::new(limits, 1000, owner.with_transport("grpc"), budget)
 }
 
 fn admit(gate: &Arc<Gate>, address: &str) -> Result<Admission, ClientLimit> {
@@ -59,10 +59,10 @@ fn one_network_cannot_take_all_handshakes() {
         admit(&gate, "10.0.0.1").unwrap(),
         admit(&gate, "10.0.0.2").unwrap(),
     );
-    let held = (one.handshake(), one.handshake());
-    assert!(held.0.is_some() && held.1.is_some());
+    let slots = (one.handshake(), one.handshake());
+    assert!(slots.0.is_some() && slots.1.is_some());
     assert!(one.handshake().is_none() && other.handshake().is_some());
-    drop(held);
+    drop(slots);
     assert!(one.handshake().is_some());
     assert_eq!(gate.handshakes.load(Relaxed), 0);
 }
@@ -102,11 +102,11 @@ fn connections_and_partial_frames_have_a_memory_share() {
     });
     let [one, other, third] = admissions.each_ref().map(|(_, peer)| peer);
     let half = budget.limit() / FRAMES_SHARE / 2;
-    let held = gate.begin_frame(one, half);
-    assert!(held.is_some() && gate.begin_frame(one, 1).is_none());
+    let frame = gate.begin_frame(one, half);
+    assert!(frame.is_some() && gate.begin_frame(one, 1).is_none());
     let more = gate.begin_frame(other, half);
     assert!(more.is_some() && gate.begin_frame(third, 1).is_none());
-    drop(held);
+    drop(frame);
     assert!(gate.begin_frame(third, half).is_some());
     assert!(gate.begin_frame(one, half).is_some());
     drop(more);

@@ -2,7 +2,6 @@
 
 use tokio::time::Instant;
 
-/// Token bucket of control frames.
 #[derive(Debug)]
 pub(super) struct Bucket {
     /// Tokens per second; 0 means no limit.

@@ -12,9 +12,7 @@ use tokio::time::Instant;
 use super::super::client_limit::ClientLimit;
 use super::Guard;
 
-/// A connection end initiated by the server.
 pub(super) struct ClosingState {
-    /// Unwritten rest of the closing message.
     message: Bytes,
     why: io::ErrorKind,
     reason: &'static str,
@@ -46,10 +44,9 @@ const ENHANCE_YOUR_CALM: u32 = 0xb;
 const HEAD_TOO_SLOW: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// Maximum time for the closing message.
 const MAX_CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of bytes read while closing.
-const DRAIN: usize = 256 << 10;
+const MAX_DRAINED_BYTES: usize = 256 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
     pub(super) fn close(&mut self, message: Bytes, why: io::ErrorKind, reason: &'static str) {
@@ -110,7 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {
                     if ready!(Pin::new(&mut self.stream).poll_shutdown(cx)).is_err() {
                         return Poll::Ready(error);
                     }
-                    closing.stage = Stage::Drain(DRAIN);
+                    closing.stage = Stage::Drain(MAX_DRAINED_BYTES);
                 }
                 Stage::Drain(left) => {
                     let mut scratch = [0; 4096];

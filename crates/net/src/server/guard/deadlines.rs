@@ -18,7 +18,6 @@ const ROOM_RETRY: Duration = Duration::from_millis(20);
 const SHORT_SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// `send_timeout` during shutdown. Several TCP retransmissions fit into it.
 const LAST_SEND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval of checks for unread responses.
 const ANSWER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Guard<S> {

@@ -10,9 +10,7 @@ use std::path::PathBuf;
 
 use crate::files::{FileStamp, MAX_PEM_FILE, read_regular};
 
-/// The files of one TLS section.
 pub(super) struct Files {
-    /// Configuration keys and paths.
     files: Vec<(&'static str, PathBuf)>,
     hasher: RandomState,
 }
@@ -60,7 +58,6 @@ impl Files {
             .collect()
     }
 
-    /// Returns the paths of these configuration keys, for messages.
     pub(super) fn paths(&self, keys: &[&str]) -> String {
         let paths = self.files.iter().filter(|(key, _)| keys.contains(key));
         let paths: Vec<String> = paths.map(|(_, path)| path.display().to_string()).collect();

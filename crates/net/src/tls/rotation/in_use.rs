@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::Owner;
-use crate::tls::certificate::{Facts, date};
+use crate::tls::certificate::{CertificateFields, date};
 
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,17 +35,17 @@ impl CertificateRole {
 
 /// A certificate in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InUse {
+pub struct CertificateInUse {
     /// Role of the certificate.
     pub kind: CertificateRole,
     /// Fields of the certificate.
-    pub facts: Facts,
+    pub fields: CertificateFields,
 }
 
-impl InUse {
+impl CertificateInUse {
     /// Returns the days until the certificate expires, as a fraction; negative after expiry.
     pub fn days_left(&self, now: SystemTime) -> f64 {
-        let seconds = match self.facts.not_after.duration_since(now) {
+        let seconds = match self.fields.not_after.duration_since(now) {
             Ok(left) => left.as_secs_f64(),
             Err(past) => -past.duration().as_secs_f64(),
         };
@@ -53,10 +53,9 @@ impl InUse {
     }
 }
 
-/// A user of certificates.
 pub(super) trait Holder: Send + Sync {
     fn owner(&self) -> &Owner;
-    fn certificates(&self) -> Vec<InUse>;
+    fn certificates(&self) -> Vec<CertificateInUse>;
 }
 
 /// All living holders. The list is global because the metrics are.
@@ -70,7 +69,7 @@ pub(super) fn register(holder: Weak<dyn Holder>) {
 }
 
 /// Returns the certificates in use by the process, and their owners. The system's authorities are not included.
-pub fn in_use() -> Vec<(Owner, InUse)> {
+pub fn in_use() -> Vec<(Owner, CertificateInUse)> {
     let holders = HOLDERS.lock();
     // Dropped after the lock is released, because the drop may release the last reference to a holder.
     let living: Vec<_> = holders.iter().filter_map(Weak::upgrade).collect();
@@ -91,30 +90,33 @@ pub(super) struct Warnings {
 }
 
 impl Warnings {
-    pub(super) fn check(&mut self, owner: &Owner, certificates: &[InUse], now: Instant) {
+    pub(super) fn check(&mut self, owner: &Owner, certificates: &[CertificateInUse], now: Instant) {
         let clock = SystemTime::now();
-        self.said
-            .retain(|serial, _| certificates.iter().any(|used| used.facts.serial == *serial));
+        self.said.retain(|serial, _| {
+            certificates
+                .iter()
+                .any(|used| used.fields.serial == *serial)
+        });
         for used in certificates {
             let days = used.days_left(clock);
             let expired = days < 0.0;
             let lifetime = used
-                .facts
+                .fields
                 .not_after
-                .duration_since(used.facts.not_before)
+                .duration_since(used.fields.not_before)
                 .unwrap_or_default();
-            let soon = SOON.min(lifetime / SHARE);
+            let soon = EXPIRY_WARNING_TIME.min(lifetime / SHARE);
             let fresh = |(when, then): &(Instant, bool)| {
                 *then == expired && now.duration_since(*when) < DAY
             };
             if days >= soon.as_secs_f64() / DAY.as_secs_f64()
-                || self.said.get(&used.facts.serial).is_some_and(fresh)
+                || self.said.get(&used.fields.serial).is_some_and(fresh)
             {
                 continue;
             }
-            self.said.insert(used.facts.serial.clone(), (now, expired));
-            let (kind, title) = (used.kind.name(), used.facts.title());
-            let until = date(used.facts.not_after);
+            self.said.insert(used.fields.serial.clone(), (now, expired));
+            let (kind, title) = (used.kind.name(), used.fields.title());
+            let until = date(used.fields.not_after);
             if expired {
                 error!(
                     otelcol.component.id = %owner.id,
@@ -122,7 +124,7 @@ impl Warnings {
                     transport = owner.transport,
                     kind,
                     certificate = title,
-                    serial = used.facts.serial,
+                    serial = used.fields.serial,
                     valid_until = until,
                     "A certificate in use has expired; connections fail until its file is renewed"
                 );
@@ -133,7 +135,7 @@ impl Warnings {
                     transport = owner.transport,
                     kind,
                     certificate = title,
-                    serial = used.facts.serial,
+                    serial = used.fields.serial,
                     valid_until = until,
                     "A certificate in use expires soon: renew its file"
                 );
@@ -145,5 +147,5 @@ impl Warnings {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Remaining lifetime at which a warning is logged, limited to a fifth of the whole lifetime. Programs renew
 /// certificates with lifetimes of an hour or a day half-way or at two thirds.
-const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const EXPIRY_WARNING_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const SHARE: u32 = 5;

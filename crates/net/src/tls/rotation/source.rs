@@ -16,12 +16,12 @@ use tracing::{error, info};
 
 use super::TlsError;
 use super::files::{Contents, Files, Stamps};
-use super::in_use::{CertificateRole, Holder, InUse, Warnings, register};
+use super::in_use::{CertificateInUse, CertificateRole, Holder, Warnings, register};
 use crate::Owner;
 use crate::tls::certificate::{date, describe};
 use crate::tls::material;
 use crate::tls::material::{is_set, text};
-use crate::tls::trust::{Report, Trust};
+use crate::tls::trust::{Report, TrustWatch};
 
 /// The interface of a `tls` section for the rotation.
 pub(super) trait Section: Send + Sync + 'static {
@@ -87,14 +87,14 @@ pub(super) struct Built<C> {
     pub(super) verifier: Option<Arc<dyn ClientCertVerifier>>,
     /// Client authorities in PEM, kept for a file that is not read again.
     pub(super) client_ca: Option<Vec<u8>>,
-    pub(super) certificates: Vec<InUse>,
+    pub(super) certificates: Vec<CertificateInUse>,
 }
 
 /// Returns the certificates of a section. Certificates of unwatched files are taken from `previous`.
 pub(super) fn certificates<S: Section>(
     section: &S,
     previous: Option<&Built<S::Config>>,
-) -> Result<Vec<InUse>, TlsError> {
+) -> Result<Vec<CertificateInUse>, TlsError> {
     let mut found = Vec::new();
     for named in section.named() {
         let Some(kind) = named.kind else { continue };
@@ -109,8 +109,8 @@ pub(super) fn certificates<S: Section>(
         let chain = material::certificates(named.key, named.file, &pem)?;
         // Certificates that webpki accepts but the parser rejects are left out of the metrics, but do not prevent the
         // start.
-        let facts = chain.iter().filter_map(|der| describe(der).ok());
-        found.extend(facts.map(|facts| InUse { kind, facts }));
+        let fields = chain.iter().filter_map(|der| describe(der).ok());
+        found.extend(fields.map(|fields| CertificateInUse { kind, fields }));
     }
     Ok(found)
 }
@@ -170,7 +170,7 @@ impl<S: Section> Source<S> {
             files,
         };
         let period = match watching.files.is_empty() {
-            true => WITHOUT_FILES,
+            true => EXPIRY_CHECK_INTERVAL,
             false => CHECK_INTERVAL.min(section.reload_interval()),
         };
         let source = Arc::new(Source {
@@ -200,8 +200,8 @@ impl<S: Section> Source<S> {
     }
 
     /// Returns the current trust. Call this before [`Source::config`], so that a change between the two is noticed.
-    pub(super) fn trust(&self) -> Trust {
-        Trust {
+    pub(super) fn trust(&self) -> TrustWatch {
+        TrustWatch {
             verifier: self.trust.subscribe(),
             report: self.report.clone(),
         }
@@ -264,7 +264,7 @@ impl<S: Section> Source<S> {
         watching.bad = None;
         watching.used = contents;
         let verifier = built.verifier.clone();
-        let leaf = leaf(&built).map(|leaf| leaf.facts.clone());
+        let leaf = leaf(&built).map(|leaf| leaf.fields.clone());
         self.current.store(Arc::new(built));
         let named = self.section.named();
         if named
@@ -280,9 +280,9 @@ impl<S: Section> Source<S> {
             otelcol.component.kind = self.report.owner.kind,
             transport = self.report.owner.transport,
             changed = changed.join(", "),
-            certificate = leaf.map(|facts| facts.title()),
-            serial = leaf.map(|facts| facts.serial.as_str()),
-            valid_until = leaf.map(|facts| date(facts.not_after)),
+            certificate = leaf.map(|fields| fields.title()),
+            serial = leaf.map(|fields| fields.serial.as_str()),
+            valid_until = leaf.map(|fields| date(fields.not_after)),
             "Loaded changed TLS files; new connections use the new content"
         );
     }
@@ -301,16 +301,16 @@ impl<S: Section> Source<S> {
         bad.complained = Some(now);
         let changed = watching.files.differing(&watching.used, &bad.contents);
         let current = self.current.load();
-        let leaf = leaf(&current).map(|leaf| &leaf.facts);
+        let leaf = leaf(&current).map(|leaf| &leaf.fields);
         error!(
             otelcol.component.id = %self.report.owner.id,
             otelcol.component.kind = self.report.owner.kind,
             transport = self.report.owner.transport,
             files = watching.files.paths(&changed),
             error = bad.reason,
-            certificate = leaf.map(|facts| facts.title()),
-            serial = leaf.map(|facts| facts.serial.as_str()),
-            valid_until = leaf.map(|facts| date(facts.not_after)),
+            certificate = leaf.map(|fields| fields.title()),
+            serial = leaf.map(|fields| fields.serial.as_str()),
+            valid_until = leaf.map(|fields| date(fields.not_after)),
             "Cannot load changed TLS files; still using the previous content"
         );
     }
@@ -343,13 +343,13 @@ impl<S: Section> Holder for Source<S> {
         &self.report.owner
     }
 
-    fn certificates(&self) -> Vec<InUse> {
+    fn certificates(&self) -> Vec<CertificateInUse> {
         self.current.load().certificates.clone()
     }
 }
 
 /// Returns the own certificate, without intermediate certificates.
-fn leaf<C>(built: &Built<C>) -> Option<&InUse> {
+fn leaf<C>(built: &Built<C>) -> Option<&CertificateInUse> {
     let mut certificates = built.certificates.iter();
     certificates.find(|used| used.kind == CertificateRole::Certificate)
 }
@@ -378,7 +378,7 @@ async fn watch_over<S: Section>(
 /// Interval of checks, unless the reload interval is shorter.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval of expiry checks if there are no files to check.
-const WITHOUT_FILES: Duration = Duration::from_secs(10 * 60);
+const EXPIRY_CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// Time for which the files may be unusable before that is logged.
 const LOG_AFTER: Duration = Duration::from_secs(10);
 /// Interval at which the log line is repeated.

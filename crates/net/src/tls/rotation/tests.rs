@@ -77,7 +77,7 @@ impl Authority {
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Longer than two checks, shorter than the patience with unusable files.
-const LOOK: Duration = Duration::from_secs(6);
+const AFTER_CHECKS: Duration = Duration::from_secs(6);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A directory with `tls.crt` and `tls.key`, and a server section that uses them.
@@ -138,7 +138,7 @@ impl Fixture {
         let mine = in_use()
             .into_iter()
             .filter(|(owner, _)| owner.id == self.id);
-        mine.map(|(_, used)| used.facts.common_name.unwrap())
+        mine.map(|(_, used)| used.fields.common_name.unwrap())
             .collect()
     }
 
@@ -177,7 +177,7 @@ async fn renamed_file_is_in_use_after_seconds() {
     );
     assert_eq!(fixture.in_use(), ["first"]);
     fixture.renew("second", YEAR);
-    sleep(LOOK).await;
+    sleep(AFTER_CHECKS).await;
     assert!(!Arc::ptr_eq(&before, &source.config()));
     assert_eq!(fixture.in_use(), ["second"]);
     assert_eq!(fixture.counted(), [1, 0, 0]);
@@ -213,7 +213,7 @@ async fn swapped_parent_symlink_is_detected() {
     replace(&directory.join("..3/tls.key"), &mounted.1);
     symlink("..3", directory.join("..data.new")).unwrap();
     std::fs::rename(directory.join("..data.new"), directory.join("..data")).unwrap();
-    sleep(LOOK).await;
+    sleep(AFTER_CHECKS).await;
     assert_eq!(fixture.in_use(), ["third"]);
 }
 
@@ -224,10 +224,10 @@ async fn certificate_without_its_new_key_is_not_logged() {
     let before = source.config();
     let (certificate, key) = fixture.authority.leaf("second", YEAR);
     fixture.put("tls.crt", &certificate);
-    sleep(LOOK).await;
+    sleep(AFTER_CHECKS).await;
     assert!(Arc::ptr_eq(&before, &source.config()));
     fixture.put("tls.key", &key);
-    sleep(LOOK).await;
+    sleep(AFTER_CHECKS).await;
     assert_eq!(fixture.in_use(), ["second"]);
     assert_eq!(fixture.counted(), [1, 0, 0]);
 }
@@ -257,7 +257,7 @@ async fn unusable_files_are_logged_once_and_not_used() {
     assert_eq!(fixture.in_use(), ["first"]);
     assert!(Arc::ptr_eq(&before, &source.config()));
     fixture.put("tls.key", &key);
-    sleep(LOOK).await;
+    sleep(AFTER_CHECKS).await;
     assert_eq!(fixture.in_use(), ["second"]);
     assert_eq!(fixture.counted(), [1, 3, 0]);
 }
@@ -294,11 +294,11 @@ fn days_left_are_fractions_and_negative_after_the_end() {
     let der = Authority::new("authority").leaf("leaf", YEAR).0;
     let der =
         super::super::material::certificates("cert_file", Path::new(""), der.as_bytes()).unwrap();
-    let facts = super::super::certificate::describe(&der[0]).unwrap();
-    let end = facts.not_after;
-    let used = InUse {
+    let fields = super::super::certificate::describe(&der[0]).unwrap();
+    let end = fields.not_after;
+    let used = CertificateInUse {
         kind: CertificateRole::Certificate,
-        facts,
+        fields,
     };
     let half_a_day = Duration::from_secs(12 * 60 * 60);
     assert_eq!(used.days_left(end - half_a_day), 0.5);

@@ -30,7 +30,6 @@ use crate::tls::reason::Reason;
 use crate::tls::rotation::RotatingClient;
 use crate::tls::{ClientTls, ServerTls, TlsVersion};
 
-/// A certificate authority and its files.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: TempDir,

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::super::{
-    AttributeDecision, RewriteError, Rewriter, SetAttribute, StringPlace, TextDecision,
+    AttributeDecision, RewriteError, Rewriter, SetAttribute, StringLocation, TextDecision,
 };
 use super::value::{KEY, NOT_UTF8};
 use super::{Part, Walk, Walked};
@@ -39,7 +39,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     #[inline(always)]
     pub(super) fn attribute(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         part: Part<'a>,
         depth: u32,
     ) -> Walked<R> {
@@ -81,7 +81,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// Handles an attribute that the rewriter decides about.
-    fn judged(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
+    fn judged(&mut self, place: StringLocation, part: Part<'a>, depth: u32) -> Walked<R> {
         let (mut key, mut value) = (&b""[..], None);
         let mut merged = Vec::new();
         let mut occurrences = (0, 0, 0);
@@ -145,7 +145,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
             input = match key {
                 KEY => {
                     let part = Part::read(start, key, rest)?;
-                    self.text(StringPlace::AttributeKeys, part)?;
+                    self.text(StringLocation::AttributeKeys, part)?;
                     part.rest
                 }
                 _ => value((key & 7) as u32, rest)?.1,
@@ -162,7 +162,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
         }
         let change = self
             .rewriter
-            .text(StringPlace::AttributeKeys, key.as_bytes());
+            .text(StringLocation::AttributeKeys, key.as_bytes());
         Ok(match change.map_err(RewriteError::Rewriter)? {
             TextDecision::Keep => Cow::Borrowed(key),
             TextDecision::Replace(key) => Cow::Owned(key),

@@ -1,6 +1,6 @@
 //! Walks over values of attributes and bodies, at every depth.
 
-use super::super::{BodyDecision, RewriteError, Rewriter, StringPlace, TextDecision};
+use super::super::{BodyDecision, RewriteError, Rewriter, StringLocation, TextDecision};
 use super::{Part, TOO_DEEP, Walk, Walked};
 use crate::DEPTH_LIMIT;
 use crate::Signal;
@@ -36,7 +36,12 @@ fn is_scalar(key: u64) -> bool {
 impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// Inspects the strings of an attribute, or of an entry of a map.
     #[inline(never)]
-    pub(super) fn looked(&mut self, place: StringPlace, part: Part<'a>, depth: u32) -> Walked<R> {
+    pub(super) fn looked(
+        &mut self,
+        place: StringLocation,
+        part: Part<'a>,
+        depth: u32,
+    ) -> Walked<R> {
         // The attribute, and its value.
         if depth + 2 > DEPTH_LIMIT {
             return Err(RewriteError::Malformed(TOO_DEEP));
@@ -54,7 +59,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 KEY => {
                     let part = Part::read(start, key, rest)?;
                     if self.keys {
-                        self.text(StringPlace::AttributeKeys, part)?;
+                        self.text(StringLocation::AttributeKeys, part)?;
                     }
                     part.rest
                 }
@@ -79,7 +84,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
 
     pub(super) fn body(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         part: Part<'a>,
         set: bool,
         depth: u32,
@@ -116,7 +121,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// of the keys may make the claim.
     fn claim(
         &self,
-        place: StringPlace,
+        place: StringLocation,
         attribute: &'a [u8],
     ) -> Result<Option<Signal>, RewriteError<R::Refusal>> {
         for field in Fields::new(attribute) {
@@ -135,7 +140,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// recorded.
     fn value(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         claim: Option<Signal>,
         part: Part<'a>,
         depth: u32,
@@ -175,7 +180,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// Inspects the values of an array or the entries of a map, in a message at `depth`.
     fn list(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         claim: Option<Signal>,
         part: Part<'a>,
         map: bool,
@@ -210,7 +215,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     }
 
     /// Rewrites an embedded request in the bytes of a value.
-    fn embedded(&mut self, place: StringPlace, signal: Signal, part: Part<'a>) -> Walked<R> {
+    fn embedded(&mut self, place: StringLocation, signal: Signal, part: Part<'a>) -> Walked<R> {
         if !self.tables.places.has(place) {
             return Ok(());
         }
@@ -224,7 +229,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
     /// Inspects a string or bytes value.
     pub(super) fn string(
         &mut self,
-        place: StringPlace,
+        place: StringLocation,
         part: Part<'a>,
     ) -> Result<Fate, RewriteError<R::Refusal>> {
         if !self.tables.places.has(place) {
@@ -247,7 +252,7 @@ impl<'a, R: Rewriter> Walk<'_, 'a, R> {
                 }
             };
         }
-        if place != StringPlace::Other && part.key == STRING {
+        if place != StringLocation::Other && part.key == STRING {
             return Err(RewriteError::Malformed(NOT_UTF8));
         }
         // Texts with other bytes between them.

@@ -11,7 +11,6 @@ use super::lines::Files;
 use super::unit_error::UnitError;
 use crate::compile::model::{FileId, Function, FunctionId, Model};
 
-/// A unit and its file table.
 pub(super) struct LoadedUnit<'d, 'a> {
     pub(super) unit: Unit<Bytes<'a>>,
     pub(super) files: RefCell<Files>,
@@ -230,7 +229,6 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns the target of a reference attribute.
 pub(super) fn reference(
     value: AttributeValue<Bytes<'_>>,
     header: &UnitHeader<Bytes<'_>>,

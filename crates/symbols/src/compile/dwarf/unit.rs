@@ -46,7 +46,6 @@ impl<'d, 'a> Splits<'d, 'a> {
 
 /// State while reading units.
 pub(super) struct Reading<'m> {
-    /// Address ranges of the binary's code.
     code: &'m [ops::Range<u64>],
     model: &'m mut Model,
     read: Read,
@@ -60,7 +59,6 @@ struct Scope {
     context: ContextId,
 }
 
-/// Address attributes of an entry.
 #[derive(Default)]
 struct Addresses<'a> {
     low: Option<AttributeValue<Bytes<'a>>>,

@@ -2,7 +2,6 @@
 
 use crate::compile::CompileError;
 
-/// The reason why reading a unit stopped.
 #[derive(Debug)]
 pub(super) enum UnitError {
     /// The unit is damaged. Its parts before the damage are kept, and other units are still read.

@@ -11,7 +11,7 @@ use crate::build_id::BuildId;
 use crate::failure::Failure;
 use crate::find::breaker::Breaker;
 use crate::find::download::download;
-use crate::find::{BinarySource, Found, Tools, layout};
+use crate::find::{BinaryFiles, BinarySource, Tools, layout};
 use futures_util::future::BoxFuture;
 use tributary_net::client::full_error;
 
@@ -40,7 +40,7 @@ impl Store {
         })
     }
 
-    async fn search(&self, id: &BuildId, tools: &Tools) -> Result<Found, Failure> {
+    async fn search(&self, id: &BuildId, tools: &Tools) -> Result<BinaryFiles, Failure> {
         let debug = self.first(layout::debug_information(id), tools).await?;
         let binary = self.first(layout::binary(id), tools).await?;
         let mut found = match (debug, binary) {
@@ -70,7 +70,11 @@ impl Store {
     }
 
     /// Returns the first of these files that exists.
-    async fn first(&self, names: [String; 3], tools: &Tools) -> Result<Option<Found>, Failure> {
+    async fn first(
+        &self,
+        names: [String; 3],
+        tools: &Tools,
+    ) -> Result<Option<BinaryFiles>, Failure> {
         for name in names {
             match self.fetch(&name, tools).await {
                 Err(Failure::NotFound) => {}
@@ -80,7 +84,7 @@ impl Store {
         Ok(None)
     }
 
-    async fn fetch(&self, name: &str, tools: &Tools) -> Result<Found, Failure> {
+    async fn fetch(&self, name: &str, tools: &Tools) -> Result<BinaryFiles, Failure> {
         if !self.breaker.allows_request() {
             let reason = format!(
                 "requests to {} are paused for up to a minute after repeated failures",
@@ -96,7 +100,7 @@ impl Store {
         fetched
     }
 
-    async fn try_fetch(&self, name: &str, tools: &Tools) -> Result<Found, Failure> {
+    async fn try_fetch(&self, name: &str, tools: &Tools) -> Result<BinaryFiles, Failure> {
         let path = Path::from(format!("{}/{name}", self.prefix));
         let object = match self.client.get(&path).await {
             Ok(object) => object,
@@ -116,7 +120,7 @@ impl Store {
         let pieces = object.into_stream();
         let pieces = pieces.map(|piece| piece.map_err(|error| full_error(&error)));
         let file = download(pieces, Some(size), self.max_bytes, &tools.cache).await?;
-        Ok(Found::download(file))
+        Ok(BinaryFiles::download(file))
     }
 }
 
@@ -133,7 +137,7 @@ impl BinarySource for Store {
         &'a self,
         id: &'a BuildId,
         tools: &'a Tools,
-    ) -> BoxFuture<'a, Result<Found, Failure>> {
+    ) -> BoxFuture<'a, Result<BinaryFiles, Failure>> {
         Box::pin(self.search(id, tools))
     }
 }

@@ -45,7 +45,6 @@ pub(in crate::exporters::parquet) struct Bucket {
     requests: Vec<&'static str>,
 }
 
-/// A server with one bucket.
 #[derive(Clone, Default)]
 pub(in crate::exporters::parquet) struct Server {
     bucket: Arc<Mutex<Bucket>>,

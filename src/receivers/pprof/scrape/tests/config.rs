@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::receivers::pprof::scrape::found::Found;
 use crate::receivers::pprof::scrape::servers::identity;
+use crate::receivers::scraping::found::Found;
 use tributary_config::Validate as _;
 
 fn problems(yaml: &str) -> Vec<String> {
@@ -93,11 +93,12 @@ fn servers(yaml: &str) -> Servers {
     let target: Target = serde_yaml::from_str(yaml).unwrap();
     let cx = context("pprof");
     let intake = Intake::new(&cx.id, Scripted::new([]), cx.budget, "http", 1, LIMIT_KEY);
-    let transport = Transport {
+    let transport = ScrapeTransport {
         tls: None,
         options: ClientOptions::default(),
         headers: headers(&target.headers),
         auth: None,
+        proxy: None,
     };
     Servers::new(&target, transport, intake, &cx.id).unwrap()
 }

@@ -3,18 +3,19 @@
 use http::HeaderMap;
 
 use super::*;
-use crate::receivers::pprof::scrape::fetch::Client;
+use crate::receivers::scraping::client::ScrapeClient;
 use tributary_net::auth::ClientAuthenticator;
 use tributary_net::client::test_server::{TestServer, answer, certificates, header_map};
 use tributary_net::tls::ServerTls;
 
-fn client(server: &TestServer, headers: &str) -> (Client, Uri) {
+fn client(server: &TestServer, headers: &str) -> (ScrapeClient, Uri) {
     let headers: tributary_config::Headers = serde_yaml::from_str(headers).unwrap();
-    let transport = Transport {
+    let transport = ScrapeTransport {
         tls: None,
         options: ClientOptions::default(),
         headers: super::headers(&headers),
         auth: None,
+        proxy: None,
     };
     let url: Uri = format!("http://{}/debug/pprof/heap", server.address)
         .parse()
@@ -40,7 +41,7 @@ async fn fetched(
     };
     let server = TestServer::start(None, respond).await;
     let (client, url) = client(&server, "{}");
-    let bounds = Bounds {
+    let bounds = BodyBounds {
         limit,
         budget: budget.clone(),
     };
@@ -95,7 +96,7 @@ async fn requests_have_configured_headers() {
     };
     let server = TestServer::start(None, respond).await;
     let (client, url) = client(&server, "{x-tenant: a, user-agent: mine}");
-    let bounds = Bounds {
+    let bounds = BodyBounds {
         limit: 10,
         budget: Budget::new(1 << 20),
     };
@@ -157,15 +158,16 @@ async fn https_certificate_is_checked_before_credentials_are_sent() {
             ca_pem: ca,
             ..ClientTls::default()
         };
-        let transport = Transport {
+        let transport = ScrapeTransport {
             tls: Some(tls(&config, false, &context("pprof")).unwrap()),
             options: ClientOptions::default(),
             headers: HeaderMap::new(),
             auth: Some(tokens.clone()),
+            proxy: None,
         };
         transport.client(&url, None).unwrap()
     };
-    let bounds = Bounds {
+    let bounds = BodyBounds {
         limit: 10,
         budget: Budget::new(1 << 20),
     };

@@ -59,7 +59,6 @@ pub(super) const OPERATORS: &[(&str, &str, Operands)] = {
     ]
 };
 
-/// Number and position of an operator's operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operands {
     Prefix,

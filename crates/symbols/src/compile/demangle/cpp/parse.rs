@@ -11,8 +11,7 @@ pub(super) struct NotAName;
 
 pub(super) type Parsed<T> = Result<T, NotAName>;
 
-/// Maximum nesting depth.
-const DEEPEST: u32 = 160;
+const MAX_DEPTH: u32 = 160;
 /// Maximum number of nodes: a few for each byte of a long name.
 const MAX_NODES: usize = 1 << 16;
 
@@ -23,7 +22,6 @@ pub(super) struct NameState {
     pub(super) is_special: bool,
     pub(super) ends_with_arguments: bool,
     pub(super) qualifiers: Qualifiers,
-    /// Template arguments of the function.
     pub(super) arguments: Option<List>,
 }
 
@@ -105,7 +103,7 @@ impl<'a> Parser<'a> {
 
     /// Parses one level deeper, within the maximum depth.
     pub(super) fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err(NotAName);
         }
         self.depth += 1;

@@ -11,8 +11,7 @@ use super::parse::Parser;
 
 /// Maximum number of visited nodes. The length of the text is no bound, because empty packs print nothing.
 const MAX_STEPS: u32 = 1 << 18;
-/// Maximum depth of printed nodes.
-const DEEPEST: u32 = 320;
+const MAX_DEPTH: u32 = 320;
 
 /// Meaning of template parameters in a part of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,14 +79,13 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
         parser.lists.get(range).unwrap_or_default()
     }
 
-    /// Prints a whole node.
     pub(super) fn print(&mut self, id: Id) -> fmt::Result {
         self.left(id)?;
         self.right(id)
     }
 
     fn deeper(&mut self, print: impl FnOnce(&mut Self) -> fmt::Result) -> fmt::Result {
-        if self.depth >= DEEPEST || self.steps >= MAX_STEPS {
+        if self.depth >= MAX_DEPTH || self.steps >= MAX_STEPS {
             return Err(fmt::Error);
         }
         self.depth += 1;

@@ -46,7 +46,6 @@ fn plain(status: u16) -> Option<Answer> {
     Some(answer(status, HeaderMap::new(), b"", HeaderMap::new()))
 }
 
-/// Starts a server with these objects below the prefix.
 async fn serve(objects: BTreeMap<String, Vec<u8>>) -> TestServer {
     TestServer::start(None, move |request| {
         let path = request.uri().path();

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::super::node::{Function, Id, Node, Qualifiers, Reference};
-use super::{DEEPEST, Printer, Scope};
+use super::{MAX_DEPTH, Printer, Scope};
 
 pub(super) fn symbol(reference: Reference) -> &'static str {
     match reference {
@@ -88,7 +88,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Collapses references to references (`T&&` where `T` is `int&`).
     pub(super) fn collapsed(&self, mut to: Id, mut reference: Reference) -> (Id, usize, Reference) {
         let mut scope = self.scope;
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let (behind, around) = self.behind(to, scope);
             let Some(Node::Referred(inner, of)) = self.node(behind) else {
                 break;

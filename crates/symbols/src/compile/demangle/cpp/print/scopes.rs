@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::super::node::{Function, Id, Node};
-use super::{DEEPEST, MAX_STEPS, Printer, Scope};
+use super::{MAX_DEPTH, MAX_STEPS, Printer, Scope};
 
 impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Returns the argument of a template parameter in a scope, and the scope of the argument. For a pack,
@@ -28,7 +28,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Replaces a template parameter by its argument.
     pub(super) fn behind(&self, mut id: Id, mut scope: usize) -> (Id, usize) {
         let mut pack = self.pack;
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let Some(Node::Argument(index)) = self.node(id) else {
                 break;
             };
@@ -86,7 +86,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
 
     /// Whether a type prints a part after the declared name, as `[10]` in `int (&name) [10]`.
     pub(super) fn has_right(&self, id: Id, scope: usize, depth: u32) -> bool {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return false;
         }
         let (id, scope) = self.behind(id, scope);
@@ -130,7 +130,7 @@ impl<'p, 'a, W: Write> Printer<'p, 'a, W> {
     /// Returns the number of arguments of the first pack in a node, other expansions excluded.
     fn pack_size(&mut self, id: Id, scope: usize, depth: u32) -> Option<usize> {
         self.steps += 1;
-        if depth > DEEPEST || self.steps >= MAX_STEPS {
+        if depth > MAX_DEPTH || self.steps >= MAX_STEPS {
             return None;
         }
         let (nodes, list) = match self.node(id)? {

@@ -1,0 +1,31 @@
+//! Exposition formats and their media types.
+
+/// Format of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// The text format of Prometheus.
+    Text,
+    /// OpenMetrics' text format.
+    OpenMetrics,
+    /// Length-delimited protobuf messages.
+    Protobuf,
+}
+
+impl Format {
+    /// Returns the format that a `Content-Type` names; `None` for other and for invalid types.
+    pub fn of(content_type: &str) -> Option<Self> {
+        Some(match media_type(content_type).as_str() {
+            "text/plain" => Format::Text,
+            "application/openmetrics-text" => Format::OpenMetrics,
+            "application/vnd.google.protobuf" => Format::Protobuf,
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the media type of a `Content-Type`, in lower case and without parameters.
+pub fn media_type(content_type: &str) -> String {
+    let end = content_type.find(';').unwrap_or(content_type.len());
+    let media = content_type.get(..end).unwrap_or_default();
+    media.trim().to_ascii_lowercase()
+}

@@ -1,0 +1,123 @@
+//! Pages of all formats.
+
+use crate::entry::{Entry, ExemplarSample, Kind};
+use crate::fault::PageFault;
+use crate::format::Format;
+use crate::labels::PageLabels;
+use crate::protobuf::ProtobufPage;
+use crate::scan::TextPage;
+use crate::{openmetrics, text};
+
+/// Choices in the reading of histograms of the protobuf format.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Whether native histograms are read. Otherwise their classic buckets are, even if there are none.
+    pub native_histograms: bool,
+    /// Whether the classic buckets of native histograms are read too.
+    pub classic_beside_native: bool,
+}
+
+/// Reader of one page.
+pub struct Page<'p> {
+    inner: Inner<'p>,
+    /// Type of the latest family.
+    kind: Kind,
+}
+
+enum Inner<'p> {
+    Text(TextPage<'p>),
+    OpenMetrics(TextPage<'p>),
+    Protobuf(Box<ProtobufPage<'p>>),
+}
+
+impl<'p> Page<'p> {
+    /// Creates a reader of a page.
+    ///
+    /// # Errors
+    /// A page in a text format is not UTF-8.
+    pub fn new(format: Format, page: &'p [u8], options: Options) -> Result<Self, PageFault> {
+        let text = || {
+            let text = std::str::from_utf8(page);
+            let text = text.map_err(|error| {
+                PageFault::in_text(page, error.valid_up_to(), "the text is not UTF-8")
+            });
+            text.map(TextPage::new)
+        };
+        let inner = match format {
+            Format::Text => Inner::Text(text()?),
+            Format::OpenMetrics => Inner::OpenMetrics(text()?),
+            Format::Protobuf => Inner::Protobuf(Box::new(ProtobufPage::new(page, options))),
+        };
+        Ok(Page {
+            inner,
+            kind: Kind::Unknown,
+        })
+    }
+
+    /// Reads the next entry; `None` at the end of the page.
+    ///
+    /// # Errors
+    /// The page has a mistake. What follows cannot be read.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a failed page must not be read further"
+    )]
+    pub fn next(&mut self) -> Result<Option<Entry<'p>>, PageFault> {
+        let entry = match &mut self.inner {
+            Inner::Text(page) => text::next(page),
+            Inner::OpenMetrics(page) => openmetrics::next(page),
+            Inner::Protobuf(page) => page.next(),
+        }?;
+        if let Some(Entry::Kind { kind, .. }) = &entry {
+            self.kind = *kind;
+        }
+        Ok(entry)
+    }
+
+    /// Returns bytes that identify the series of the last sample or histogram on pages of this format. The same series
+    /// may have several identifications, if its labels are written in another way.
+    pub fn series(&self) -> &[u8] {
+        match &self.inner {
+            Inner::Text(page) | Inner::OpenMetrics(page) => page.series.whole,
+            Inner::Protobuf(page) => &page.series,
+        }
+    }
+
+    /// Returns the labels of the last sample or histogram. Bounds of buckets and quantiles are in OpenMetrics' notation.
+    pub fn labels(&self) -> PageLabels {
+        match &self.inner {
+            Inner::Text(page) | Inner::OpenMetrics(page) => {
+                let mut labels = PageLabels::default();
+                let float = match self.kind {
+                    Kind::Histogram => Some("le"),
+                    Kind::Summary => Some("quantile"),
+                    _ => None,
+                };
+                page.series.add_to(&mut labels, float);
+                labels
+            }
+            Inner::Protobuf(page) => page.labels(),
+        }
+    }
+
+    /// Returns the exemplars of the last sample or histogram.
+    pub fn exemplars(&self) -> Vec<ExemplarSample> {
+        match &self.inner {
+            Inner::Text(_) => Vec::new(),
+            Inner::OpenMetrics(page) => page
+                .exemplar
+                .iter()
+                .map(|exemplar| exemplar.read())
+                .collect(),
+            Inner::Protobuf(page) => page.exemplars(),
+        }
+    }
+
+    /// Returns a mistake at the last sample or histogram.
+    pub fn fault(&self, reason: impl Into<String>) -> PageFault {
+        match &self.inner {
+            Inner::Text(page) | Inner::OpenMetrics(page) => page.fault(reason),
+            Inner::Protobuf(page) => page.fault(reason),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Memory for the output of a decoder, from the permit of its input.
+
+use std::cell::{Cell, RefCell};
+
+use tributary_memory::{NoRoom, Permit};
+use tributary_otlp::room::{Room, RoomExhausted};
+
+/// A room whose memory is added to a permit. The permit keeps what it has grown by.
+pub(super) struct PermitRoom<'p> {
+    permit: RefCell<&'p mut Permit>,
+    /// Bytes of the permit that were returned and may be taken again.
+    free: Cell<usize>,
+    refused: Cell<Option<NoRoom>>,
+}
+
+impl<'p> PermitRoom<'p> {
+    pub(super) fn new(permit: &'p mut Permit) -> Self {
+        PermitRoom {
+            permit: RefCell::new(permit),
+            free: Cell::new(0),
+            refused: Cell::new(None),
+        }
+    }
+
+    /// Returns the reason of the last [`RoomExhausted`].
+    pub(super) fn refusal(&self) -> NoRoom {
+        self.refused.get().unwrap_or(NoRoom {
+            needed: 0,
+            limit: usize::MAX,
+        })
+    }
+}
+
+impl Room for PermitRoom<'_> {
+    fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+        let free = self.free.get();
+        if bytes > free {
+            // A budget shared by all threads is asked rarely.
+            let more = (bytes - free).max(STEP);
+            let grown = self.permit.borrow_mut().grow(more);
+            grown.map_err(|no_room| {
+                self.refused.set(Some(no_room));
+                RoomExhausted
+            })?;
+            self.free.set(free + more - bytes);
+        } else {
+            self.free.set(free - bytes);
+        }
+        Ok(())
+    }
+
+    fn release(&self, bytes: usize) {
+        self.free.set(self.free.get().saturating_add(bytes));
+    }
+}
+
+/// Minimum growth of the permit, in bytes.
+const STEP: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_memory::Budget;
+
+    #[test]
+    fn returned_memory_is_taken_again_before_permit_grows() {
+        let budget = Budget::new(3 * STEP);
+        let mut permit = budget.empty_permit();
+        let room = PermitRoom::new(&mut permit);
+        for _ in 0..10 {
+            room.take(2 * STEP).unwrap();
+            room.release(2 * STEP);
+        }
+        assert_eq!(room.take(4 * STEP), Err(RoomExhausted));
+        assert!(!room.refusal().may_fit_later());
+        assert_eq!(permit.bytes(), 2 * STEP);
+    }
+}

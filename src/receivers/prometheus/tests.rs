@@ -1,0 +1,197 @@
+//! Scrapes of pages without HTTP.
+
+mod golden;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use prost::Message as _;
+
+use super::config::Config;
+use super::scrape::{ReceivedPage, Scraped, Scraper};
+use super::settings::JobSettings;
+use super::target::ScrapeTarget;
+use crate::receivers::scraping::found::Found;
+use crate::serving::body::ReceivedBytes;
+use tributary_memory::Budget;
+
+/// Creates the scraper of the first target of a configuration.
+fn scraper(config: &str, budget: &Arc<Budget>) -> Scraper {
+    let config: Config = serde_yaml::from_str(config).unwrap();
+    let job = &config.config.scrape_configs[0];
+    let settings = Arc::new(JobSettings::new(&config, job).unwrap());
+    let group = &job.static_configs[0];
+    let found = Found {
+        address: group.targets[0].clone(),
+        name: None,
+        labels: group.labels.clone(),
+    };
+    let target = ScrapeTarget::new(&found, &settings).unwrap().unwrap();
+    Scraper::new(target, settings, budget.clone())
+}
+
+const SIMPLE: &str =
+    "config: {scrape_configs: [{job_name: j, static_configs: [{targets: ['h:1']}]}]}";
+
+/// Scrapes a page at a time in seconds.
+fn scrape(
+    scraper: &mut Scraper,
+    budget: &Arc<Budget>,
+    content_type: &str,
+    page: &[u8],
+    time: i64,
+) -> Scraped {
+    let page = ReceivedPage {
+        held: ReceivedBytes {
+            bytes: Bytes::copy_from_slice(page),
+            permit: budget.empty_permit(),
+        },
+        content_type: content_type.to_owned(),
+        is_compressed: false,
+    };
+    scraper.scrape(Ok(page), time * 1000, Duration::ZERO)
+}
+
+/// Returns the names and numbers of the points of a scrape; `None` for ends of series.
+fn numbers(scraped: Scraped) -> Vec<(String, Option<f64>)> {
+    use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point::Value};
+    let (encoded, _permit) = scraped.request.unwrap();
+    let request = ExportMetricsServiceRequest::decode(&*encoded.request).unwrap();
+    let scopes = request
+        .resource_metrics
+        .into_iter()
+        .flat_map(|resource| resource.scope_metrics);
+    let metrics = scopes.flat_map(|scope| scope.metrics);
+    let mut numbers = Vec::new();
+    for metric in metrics {
+        let points = match metric.data {
+            Some(Data::Gauge(gauge)) => gauge.data_points,
+            Some(Data::Sum(sum)) => sum.data_points,
+            _ => Vec::new(),
+        };
+        for point in points {
+            let value = point.value.map(|value| match value {
+                Value::AsDouble(value) => value,
+                Value::AsInt(value) => value as f64,
+            });
+            numbers.push((metric.name.clone(), value));
+        }
+    }
+    numbers
+}
+
+fn number(numbers: &[(String, Option<f64>)], name: &str) -> Option<f64> {
+    let mut found = numbers.iter().filter(|(other, _)| other == name);
+    found.next().and_then(|(_, value)| *value)
+}
+
+#[test]
+fn malformed_page_names_line_and_ends_series() {
+    let budget = Budget::new(1 << 20);
+    let mut scraper = scraper(SIMPLE, &budget);
+    let first = scrape(&mut scraper, &budget, "text/plain", b"a 1\nb 2\n", 1);
+    assert_eq!(number(&numbers(first), "up"), Some(1.0));
+    let second = scrape(&mut scraper, &budget, "text/plain", b"a 1\nb{c=\"d} 2\n", 2);
+    let reason = second.failure.as_ref().unwrap().to_string();
+    assert_eq!(
+        reason,
+        "the page is malformed: line 2: a quoted text has no closing quote"
+    );
+    let second = numbers(second);
+    assert_eq!(number(&second, "up"), Some(0.0));
+    for name in ["a", "b"] {
+        assert!(second.contains(&(name.to_owned(), None)), "{second:?}");
+    }
+}
+
+#[test]
+fn vanished_target_ends_all_series() {
+    let budget = Budget::new(1 << 20);
+    let mut scraper = scraper(SIMPLE, &budget);
+    let page = b"# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_count 1\nh_sum 1\na 1\n";
+    scrape(&mut scraper, &budget, "text/plain", page, 1);
+    let request = scraper.vanish(3000);
+    let ended = numbers(Scraped {
+        request,
+        failure: None,
+    });
+    let names: Vec<&str> = ended.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(ended.iter().all(|(_, value)| value.is_none()), "{ended:?}");
+    assert!(names.contains(&"a") && names.contains(&"up"), "{names:?}");
+}
+
+#[test]
+fn page_beyond_a_limit_is_dropped_with_its_key() {
+    for (limit, page, key) in [
+        ("sample_limit: 1", "a 1\nb 2\n", "`sample_limit` 1"),
+        (
+            "label_limit: 3",
+            "a{b=\"c\",d=\"e\"} 1\n",
+            "`label_limit` 3",
+        ),
+        (
+            "label_name_length_limit: 8",
+            "a{very_long=\"c\"} 1\n",
+            "`label_name_length_limit` 8",
+        ),
+        (
+            "label_value_length_limit: 5",
+            "a{b=\"too long\"} 1\n",
+            "`label_value_length_limit` 5",
+        ),
+        (
+            "metric_name_validation_scheme: legacy",
+            "{\"a.b\"} 1\n",
+            "legacy` allows",
+        ),
+    ] {
+        let config = format!(
+            "config: {{scrape_configs: [{{job_name: j, {limit}, static_configs: [{{targets: ['h:1']}}]}}]}}"
+        );
+        let budget = Budget::new(1 << 20);
+        let mut scraper = scraper(&config, &budget);
+        let scraped = scrape(&mut scraper, &budget, "text/plain", page.as_bytes(), 1);
+        let reason = scraped.failure.as_ref().unwrap().to_string();
+        assert!(reason.contains(key), "{reason}");
+        assert_eq!(number(&numbers(scraped), "up"), Some(0.0));
+    }
+}
+
+#[test]
+fn page_beyond_the_memory_budget_fails_its_scrape() {
+    let budget = Budget::new(256 << 10);
+    let mut scraper = scraper(SIMPLE, &budget);
+    let page: String = (0..10_000)
+        .map(|number| format!("series_{number} 1\n"))
+        .collect();
+    let scraped = scrape(&mut scraper, &budget, "text/plain", page.as_bytes(), 1);
+    assert!(matches!(
+        scraped.failure,
+        Some(super::failure::ScrapeFailure::NoRoom(_))
+    ));
+    drop(scraped);
+    drop(scraper);
+    assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn start_comes_from_a_metric_if_configured() {
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+    let budget = Budget::new(1 << 20);
+    let mut scraper = scraper(&format!("use_start_time_metric: true\n{SIMPLE}"), &budget);
+    let page = b"# TYPE c_total counter\nc_total 1\nprocess_start_time_seconds 1.5\n";
+    let scraped = scrape(&mut scraper, &budget, "text/plain", page, 1);
+    let (encoded, _permit) = scraped.request.unwrap();
+    let request = ExportMetricsServiceRequest::decode(&*encoded.request).unwrap();
+    let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
+    let counter = metrics
+        .iter()
+        .find(|metric| metric.name == "c_total")
+        .unwrap();
+    let Some(Data::Sum(sum)) = &counter.data else {
+        unreachable!("{counter:?}")
+    };
+    assert_eq!(sum.data_points[0].start_time_unix_nano, 1_500_000_000);
+}

@@ -1,0 +1,229 @@
+//! The metrics of one scrape, by resource and scope.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::family::{Family, Observation};
+use super::metadata::Descriptions;
+use super::point::stale;
+use super::resource::{Attributes, resource};
+use super::series::{Scope, Series};
+use tributary_prometheus::{Kind, NativeHistogram};
+
+/// Name of the metric whose labels become resource attributes.
+const TARGET_INFO: &str = "target_info";
+
+/// The metrics of one scrape.
+pub(super) struct Transaction {
+    pub(super) resources: Vec<OfResource>,
+    /// Places of resources and scopes that are not those of the target.
+    by_origin: HashMap<(String, String), usize>,
+    /// Place of the metric of the last sample.
+    last: Option<Place>,
+}
+
+/// Metrics of one resource.
+pub(super) struct OfResource {
+    pub(super) attributes: Attributes,
+    pub(super) scopes: Vec<OfScope>,
+    by_scope: HashMap<Scope, usize>,
+}
+
+/// Metrics of one scope.
+pub(super) struct OfScope {
+    /// The scope, unless it is the receiver.
+    pub(super) scope: Option<Scope>,
+    pub(super) families: Vec<Family>,
+    /// Places of metrics by the names of their samples, native histograms apart.
+    by_name: HashMap<(Box<str>, bool), usize>,
+}
+
+/// A metric within a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    resource: usize,
+    scope: usize,
+    family: usize,
+}
+
+/// The target of a scrape.
+#[derive(Debug, Clone)]
+pub(super) struct Origin {
+    pub(super) job: String,
+    pub(super) instance: String,
+    /// Attributes that follow from labels of the target.
+    pub(super) of_target: Attributes,
+}
+
+impl Transaction {
+    /// Creates an empty transaction.
+    pub(super) fn new() -> Self {
+        Transaction {
+            resources: Vec::new(),
+            by_origin: HashMap::new(),
+            last: None,
+        }
+    }
+
+    /// Adds a sample. Returns false if it does not fit to the others of its point.
+    pub(super) fn add(
+        &mut self,
+        origin: &Origin,
+        descriptions: &Descriptions,
+        observation: Observation<'_>,
+        value: f64,
+    ) -> bool {
+        if &*observation.series.name == TARGET_INFO {
+            let at = self.resource(origin, observation.series);
+            if let Some(of_resource) = self.resources.get_mut(at) {
+                of_resource.describe(observation.series);
+            }
+            return true;
+        }
+        let family = self.family(origin, descriptions, observation.series, false);
+        family.is_some_and(|family| family.add(observation, value))
+    }
+
+    /// Adds a native histogram. Returns false if its point has another time.
+    pub(super) fn add_native(
+        &mut self,
+        origin: &Origin,
+        descriptions: &Descriptions,
+        observation: Observation<'_>,
+        native: Box<NativeHistogram>,
+    ) -> bool {
+        let family = self.family(origin, descriptions, observation.series, true);
+        family.is_some_and(|family| family.add_native(observation, native))
+    }
+
+    /// Sets the start of all points that have none, in nanoseconds since 1970.
+    pub(super) fn set_starts(&mut self, start: u64) {
+        let scopes = self
+            .resources
+            .iter_mut()
+            .flat_map(|resource| &mut resource.scopes);
+        let families = scopes.flat_map(|scope| &mut scope.families);
+        for point in families.flat_map(|family| &mut family.points) {
+            point.start.get_or_insert(start);
+        }
+    }
+
+    /// Adds the ends of series.
+    pub(super) fn add_ends<'s>(
+        &mut self,
+        origin: &Origin,
+        descriptions: &Descriptions,
+        series: impl IntoIterator<Item = &'s Arc<Series>>,
+        time: i64,
+    ) {
+        for series in series {
+            if &*series.name == TARGET_INFO {
+                continue;
+            }
+            // Only native histograms have samples under the name of a family of histograms.
+            let own = descriptions.get(&series.name);
+            let is_native = own.is_some_and(|own| own.kind == Kind::Histogram);
+            let observation = Observation {
+                series,
+                time,
+                start: None,
+                exemplars: Vec::new(),
+            };
+            if let Some(family) = self.family(origin, descriptions, series, is_native) {
+                family.add_end(observation, stale());
+            }
+        }
+    }
+
+    fn family(
+        &mut self,
+        origin: &Origin,
+        descriptions: &Descriptions,
+        series: &Series,
+        is_native: bool,
+    ) -> Option<&mut Family> {
+        let resource = self.resource(origin, series);
+        let of_resource = self.resources.get_mut(resource)?;
+        let scope = of_resource.scope(series.scope.as_deref());
+        let of_scope = of_resource.scopes.get_mut(scope)?;
+        let family = of_scope.family(descriptions, &series.name, is_native);
+        self.last = Some(Place {
+            resource,
+            scope,
+            family,
+        });
+        of_scope.families.get_mut(family)
+    }
+
+    fn resource(&mut self, origin: &Origin, series: &Series) -> usize {
+        let (job, instance) = match series.origin.as_deref() {
+            Some((job, instance)) => (job.as_str(), instance.as_str()),
+            None => (origin.job.as_str(), origin.instance.as_str()),
+        };
+        if series.origin.is_none()
+            && let Some(Place { resource, .. }) = self.last
+            && self.resources.len() == 1
+        {
+            return resource;
+        }
+        let key = (job.to_owned(), instance.to_owned());
+        let resources = &mut self.resources;
+        *self.by_origin.entry(key).or_insert_with(|| {
+            resources.push(OfResource {
+                attributes: resource(job, instance, &origin.of_target),
+                scopes: Vec::new(),
+                by_scope: HashMap::new(),
+            });
+            resources.len() - 1
+        })
+    }
+}
+
+impl OfResource {
+    /// Adds the labels of `target_info`.
+    fn describe(&mut self, series: &Series) {
+        for (name, value) in series.labels.iter() {
+            if !matches!(name, "job" | "instance" | "__name__") {
+                self.attributes.insert(name.to_owned(), value.to_owned());
+            }
+        }
+    }
+
+    fn scope(&mut self, scope: Option<&Scope>) -> usize {
+        let key = scope.cloned().unwrap_or_default();
+        if let Some(at) = self.by_scope.get(&key) {
+            return *at;
+        }
+        self.scopes.push(OfScope {
+            scope: scope.filter(|scope| **scope != Scope::default()).cloned(),
+            families: Vec::new(),
+            by_name: HashMap::new(),
+        });
+        self.by_scope.insert(key, self.scopes.len() - 1);
+        self.scopes.len() - 1
+    }
+}
+
+impl OfScope {
+    fn family(&mut self, descriptions: &Descriptions, metric: &str, is_native: bool) -> usize {
+        let key = (Box::from(metric), is_native);
+        if let Some(at) = self.by_name.get(&key) {
+            return *at;
+        }
+        let membership = descriptions.of(metric);
+        let family = (Box::from(membership.family.as_str()), is_native);
+        let known = self.by_name.get(&family).copied();
+        let includes = |at: &usize| {
+            self.families
+                .get(*at)
+                .is_some_and(|family| family.includes(metric))
+        };
+        let at = known.filter(includes).unwrap_or_else(|| {
+            self.families.push(Family::new(membership, is_native));
+            self.families.len() - 1
+        });
+        self.by_name.entry(family).or_insert(at);
+        self.by_name.insert(key, at);
+        at
+    }
+}
