@@ -52,7 +52,8 @@ fn is_default(value: &Value) -> bool {
         Value::Null => true,
         Value::Bool(value) => !value,
         Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty() || text == "0",
+        // The Collector converts the end of a `_created` series to this start.
+        Value::String(text) => matches!(text.as_str(), "" | "0" | "9223372036854775808"),
         Value::Array(values) => values.is_empty(),
         Value::Object(map) => map.is_empty(),
     }
