@@ -1,4 +1,4 @@
-//! Exposition formats, their media types, and choices in reading them.
+//! ScrapedPage formats, their media types, and choices in reading them.
 
 /// Choices in the reading of histograms of the protobuf format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

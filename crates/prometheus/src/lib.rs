@@ -5,7 +5,7 @@
 //!
 //! * A page that Prometheus accepts is read with the same series, values and metadata, apart from the exceptions below.
 //!   A page that Prometheus refuses is refused, with the line and the reason.
-//! * A page is read in one pass. The memory of a [`Exposition`] does not depend on the number of its samples: it is
+//! * A page is read in one pass. The memory of a [`ScrapedPage`] does not depend on the number of its samples: it is
 //!   proportional to the largest series, or to one native histogram of at most [`MAX_BUCKETS`] buckets.
 //! * Relabelling gives the results of Prometheus' package `relabel`.
 //!
@@ -19,10 +19,10 @@
 //! # Example
 //!
 //! ```
-//! use tributary_prometheus::{PageEntry, Format, HistogramOptions, Exposition};
+//! use tributary_prometheus::{PageEntry, Format, HistogramOptions, ScrapedPage};
 //!
 //! let text = b"# TYPE requests_total counter\nrequests_total{code=\"200\"} 7\n";
-//! let mut page = Exposition::new(Format::Text, text, HistogramOptions::default())?;
+//! let mut page = ScrapedPage::new(Format::Text, text, HistogramOptions::default())?;
 //! assert!(matches!(page.next()?, Some(PageEntry::Kind { family, .. }) if family == "requests_total"));
 //! let Some(PageEntry::Sample(sample)) = page.next()? else { unreachable!() };
 //! assert_eq!(sample.value, 7.0);
@@ -33,7 +33,7 @@
 //!
 //! # Where to start reading
 //!
-//! [`Exposition`], then `text` and `openmetrics`, which share `scan`; `protobuf` for the binary format; [`relabel`].
+//! [`ScrapedPage`], then `text` and `openmetrics`, which share `scan`; `protobuf` for the binary format; [`relabel`].
 
 pub mod duration;
 mod entry;
@@ -52,5 +52,5 @@ pub use entry::{BucketRun, ExemplarSample, Kind, NativeHistogram, PageEntry, Pag
 pub use fault::PageFault;
 pub use format::{Format, HistogramOptions, media_type};
 pub use labels::{LabelBuilder, LabelSet, PageLabels, is_legacy_name};
-pub use page::Exposition;
+pub use page::ScrapedPage;
 pub use protobuf::MAX_BUCKETS;

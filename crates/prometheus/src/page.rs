@@ -9,7 +9,7 @@ use crate::scan::TextPage;
 use crate::{openmetrics, text};
 
 /// Reader of one page.
-pub struct Exposition<'p> {
+pub struct ScrapedPage<'p> {
     inner: Inner<'p>,
     /// Type of the latest family.
     kind: Kind,
@@ -21,7 +21,7 @@ enum Inner<'p> {
     Protobuf(Box<ProtobufPage<'p>>),
 }
 
-impl<'p> Exposition<'p> {
+impl<'p> ScrapedPage<'p> {
     /// Creates a reader of a page.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl<'p> Exposition<'p> {
             Format::OpenMetrics => Inner::OpenMetrics(text()?),
             Format::Protobuf => Inner::Protobuf(Box::new(ProtobufPage::new(page, options))),
         };
-        Ok(Exposition {
+        Ok(ScrapedPage {
             inner,
             kind: Kind::Unknown,
         })

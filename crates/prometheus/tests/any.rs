@@ -1,7 +1,7 @@
 //! Pages that are damaged at random are read or refused, without a panic, in bounded memory.
 
 use proptest::prelude::*;
-use tributary_prometheus::{Exposition, Format, HistogramOptions, MAX_BUCKETS, PageEntry};
+use tributary_prometheus::{Format, HistogramOptions, MAX_BUCKETS, PageEntry, ScrapedPage};
 
 /// Reads a page to its end or first mistake. Returns the number of buckets of native histograms.
 fn read(format: Format, bytes: &[u8]) -> usize {
@@ -10,7 +10,7 @@ fn read(format: Format, bytes: &[u8]) -> usize {
         classic_beside_native: true,
     };
     let mut buckets = 0;
-    let Ok(mut page) = Exposition::new(format, bytes, options) else {
+    let Ok(mut page) = ScrapedPage::new(format, bytes, options) else {
         return 0;
     };
     while let Ok(Some(entry)) = page.next() {

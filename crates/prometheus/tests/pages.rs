@@ -2,7 +2,7 @@
 //! the expected entries.
 
 use serde::Deserialize;
-use tributary_prometheus::{ExemplarSample, Exposition, Format, HistogramOptions, PageEntry};
+use tributary_prometheus::{ExemplarSample, Format, HistogramOptions, PageEntry, ScrapedPage};
 
 #[derive(Deserialize)]
 struct Line {
@@ -62,7 +62,7 @@ fn read(line: &Line) -> (Vec<Expected>, Option<String>) {
     } else {
         Format::Text
     };
-    let Ok(mut page) = Exposition::new(format, line.page.as_bytes(), HistogramOptions::default())
+    let Ok(mut page) = ScrapedPage::new(format, line.page.as_bytes(), HistogramOptions::default())
     else {
         unreachable!("the generator writes UTF-8")
     };

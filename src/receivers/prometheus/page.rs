@@ -13,8 +13,8 @@ use super::transaction::Transaction;
 use tributary_memory::Permit;
 use tributary_prometheus::relabel::apply_all;
 use tributary_prometheus::{
-    ExemplarSample, Exposition, Format, LabelBuilder, LabelSet, NativeHistogram, PageEntry,
-    PageLabels, PageSample, is_legacy_name,
+    ExemplarSample, Format, LabelBuilder, LabelSet, NativeHistogram, PageEntry, PageLabels,
+    PageSample, ScrapedPage, is_legacy_name,
 };
 
 /// Memory of one sample in a transaction, in bytes.
@@ -67,7 +67,7 @@ impl PageReader<'_> {
         bytes: &[u8],
         transaction: &mut Transaction,
     ) -> Result<(), ScrapeFailure> {
-        let mut page = Exposition::new(format, bytes, self.target.options)?;
+        let mut page = ScrapedPage::new(format, bytes, self.target.options)?;
         while let Some(entry) = page.next()? {
             match entry {
                 PageEntry::Kind { family, kind } => self.cache.descriptions.set_kind(family, kind),
@@ -100,7 +100,7 @@ impl PageReader<'_> {
 
     fn value(
         &mut self,
-        page: &Exposition<'_>,
+        page: &ScrapedPage<'_>,
         timestamp: Option<i64>,
         start: Option<i64>,
         value: Value,
@@ -170,7 +170,7 @@ impl PageReader<'_> {
     }
 
     /// Returns the exemplars of the last value. Those without a time get the time of the value.
-    fn exemplars(&self, page: &Exposition<'_>, time: i64) -> Vec<ExemplarSample> {
+    fn exemplars(&self, page: &ScrapedPage<'_>, time: i64) -> Vec<ExemplarSample> {
         let mut exemplars = page.exemplars();
         for exemplar in &mut exemplars {
             exemplar.timestamp.get_or_insert(time);
@@ -179,7 +179,7 @@ impl PageReader<'_> {
     }
 
     /// Returns the series of the last value after relabelling, or `None` if a rule drops it.
-    fn series(&self, page: &Exposition<'_>) -> Result<Option<Series>, ScrapeFailure> {
+    fn series(&self, page: &ScrapedPage<'_>) -> Result<Option<Series>, ScrapeFailure> {
         let on_page = page.labels();
         if let Some(name) = on_page.duplicate() {
             let reason = format!("the sample has the label `{name}` twice");
