@@ -6,16 +6,7 @@ use serde_json::Value;
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::{Service, ServiceError};
 use crate::json::{self, filled, text};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    AzureAttributes: "azure.resourcegroup.name" = true, "azure.vm.name" = true,
-        "azure.vm.scaleset.name" = true, "azure.vm.size" = true, "cloud.account.id" = true,
-        "cloud.availability_zone" = false, "cloud.platform" = true, "cloud.provider" = true,
-        "cloud.region" = true, "host.id" = true, "host.name" = true;
-    AksAttributes: "cloud.platform" = true, "cloud.provider" = true, "k8s.cluster.name" = false;
-}
 
 const PATH: &str = "/metadata/instance/compute?api-version=2020-09-01&format=json";
 

@@ -7,18 +7,14 @@ use serde::{Deserialize, Serialize};
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Validate};
 
-use crate::aws::beanstalk::BeanstalkAttributes;
-use crate::aws::ecs::EcsAttributes;
-use crate::aws::lambda::LambdaAttributes;
-use crate::azure::AksAttributes;
-use crate::docker::DockerAttributes;
-use crate::gcp::GcpAttributes;
-use crate::heroku::HerokuAttributes;
-pub use crate::kubernetes::ApiAuthType;
 use crate::table::BuiltInDetector;
+use crate::tables::{
+    AksAttributes, BeanstalkAttributes, DockerAttributes, EcsAttributes, GcpAttributes,
+    HerokuAttributes, LambdaAttributes,
+};
 pub use sections::{
-    AttributesSection, AzureSection, ConsulSection, Ec2Section, EksSection, EnvSection,
-    HostNameSource, KeyFilter, KubernetesSection, SystemSection,
+    ApiAuthType, AttributesSection, AzureSection, ConsulSection, Ec2Section, EksSection,
+    EnvSection, HostNameSource, KeyFilter, KubernetesSection, SystemSection,
 };
 
 /// Settings of the detection and of all detectors.
@@ -179,7 +175,7 @@ pub struct DetectionRetry {
     pub initial_interval: Duration,
     /// Random variation of each wait, as a fraction between 0 and 1. Default: 0.5.
     pub randomization_factor: f64,
-    /// Factor by which each wait exceeds the previous one; at least 1. Default: 2.
+    /// Factor by which each wait exceeds the previous one; at least 1. Default: 2.0.
     pub multiplier: f64,
     /// Maximum wait. Default: 30s.
     pub max_interval: Duration,

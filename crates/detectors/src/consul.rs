@@ -5,12 +5,7 @@ use serde_json::Value;
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::{Service, ServiceError};
 use crate::json::{self, text};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    ConsulAttributes: "cloud.region" = true, "host.id" = true, "host.name" = true;
-}
 
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let agent = match agent(detection).await {

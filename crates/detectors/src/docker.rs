@@ -7,13 +7,7 @@ use serde_json::Value;
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::{Service, ServiceError};
 use crate::json::{self, text};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    DockerAttributes: "container.image.name" = false, "container.name" = false,
-        "host.name" = true, "os.type" = true;
-}
 
 const SOCKET: &str = "var/run/docker.sock";
 

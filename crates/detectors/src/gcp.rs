@@ -4,21 +4,9 @@ mod server;
 
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::ServiceError;
-use crate::table::attributes;
+use crate::tables::GcpAttributes;
 use crate::{Detection, DetectionError};
 use server::MetadataServer;
-
-attributes! {
-    GcpAttributes: "cloud.account.id" = true, "cloud.availability_zone" = true,
-        "cloud.platform" = true, "cloud.provider" = true, "cloud.region" = true,
-        "faas.instance" = true, "faas.name" = true, "faas.version" = true,
-        "gcp.cloud_run.job.execution" = true, "gcp.cloud_run.job.task_index" = true,
-        "gcp.gce.instance.hostname" = false, "gcp.gce.instance.name" = false,
-        "gcp.gce.instance_group_manager.name" = true,
-        "gcp.gce.instance_group_manager.region" = true,
-        "gcp.gce.instance_group_manager.zone" = true, "host.id" = true, "host.name" = true,
-        "host.type" = true, "k8s.cluster.name" = true;
-}
 
 type Attributes<'a> = Gathered<'a, GcpAttributes>;
 

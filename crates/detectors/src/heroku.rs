@@ -1,14 +1,7 @@
 //! `heroku`: the metadata of a dyno, which Heroku puts into environment variables.
 
 use crate::attributes::{DetectedResource, Gathered};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    HerokuAttributes: "cloud.provider" = true, "heroku.app.id" = true, "heroku.dyno.id" = true,
-        "heroku.release.commit" = true, "heroku.release.creation_timestamp" = true,
-        "service.instance.id" = true, "service.name" = true, "service.version" = true;
-}
 
 pub(crate) fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let variable = |name| detection.machine.variable(name);

@@ -1,37 +1,18 @@
 //! `k8s_api` (formerly `k8snode`): the API server of the cluster that this pod runs in.
 
 use http::StatusCode;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tributary_net::tls::ClientTls;
 use tributary_net::tls::rotation::RotatingClient;
 
 use crate::attributes::{DetectedResource, Gathered};
-use crate::config::KubernetesSection;
+use crate::config::{ApiAuthType, KubernetesSection};
 use crate::http::{Service, ServiceError};
 use crate::json::{self, text};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    KubernetesAttributes: "k8s.cluster.uid" = true, "k8s.node.name" = true, "k8s.node.uid" = true;
-}
 
 /// Directory with the credentials of the pod.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
-
-/// Authentication at the API server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ApiAuthType {
-    /// The service account of the pod.
-    #[default]
-    #[serde(rename = "serviceAccount")]
-    ServiceAccount,
-    /// No authentication.
-    #[serde(rename = "none")]
-    None,
-}
 
 pub(crate) async fn detect(
     detection: &Detection<'_>,

@@ -25,6 +25,7 @@ mod kubernetes;
 mod machine;
 mod system;
 mod table;
+mod tables;
 
 use tokio::time::Instant;
 use tributary_net::Owner;

@@ -6,17 +6,7 @@ mod release;
 
 use crate::attributes::AttributeValue::Texts;
 use crate::attributes::{DetectedResource, Gathered};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    SystemAttributes: "host.arch" = false, "host.cpu.cache.l2.size" = false,
-        "host.cpu.family" = false, "host.cpu.model.id" = false, "host.cpu.model.name" = false,
-        "host.cpu.stepping" = false, "host.cpu.vendor.id" = false, "host.id" = false,
-        "host.interface" = false, "host.ip" = false, "host.mac" = false, "host.name" = true,
-        "os.build.id" = false, "os.description" = false, "os.name" = false, "os.type" = true,
-        "os.version" = false;
-}
 
 /// Files with the id of this host, the first that exists.
 const IDS: [&str; 2] = ["etc/machine-id", "var/lib/dbus/machine-id"];

@@ -234,7 +234,12 @@ impl<T: AttributeTable> JsonSchema for Switches<T> {
             .map(|(key, default)| {
                 let switch = serde_json::json!({
                     "type": "object",
-                    "properties": {"enabled": {"type": "boolean", "default": default}},
+                    "description": format!("The attribute `{key}`."),
+                    "properties": {"enabled": {
+                        "type": "boolean",
+                        "default": default,
+                        "description": format!("Whether the attribute is emitted. Default: {default}."),
+                    }},
                     "required": ["enabled"],
                     "additionalProperties": false,
                 });

@@ -7,10 +7,12 @@
 //! decoded, merged and encoded first.
 
 mod identity;
+mod node;
 mod tree;
 
 use self::identity::Grouping;
-use self::tree::{Node, Tree};
+use self::node::Node;
+use self::tree::Tree;
 use super::count::metric_data;
 use super::edit::{EditError, put_delimited};
 use super::reader::{Field, Fields, WireFault};

@@ -7,60 +7,13 @@ use tributary_otlp::room::{RoomExhausted, Room};
 use tributary_otlp::{Malformed, Signal};
 
 use crate::identity::{IdentityHasher, attributes};
+use crate::kinds::{CumulativeKind, DropCause};
 use crate::point::PointValue;
 use crate::tracker::{DeltaTracker, Tentative};
 use crate::wire::WirePoint;
 
-/// Kind of a metric that can be converted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MetricKind {
-    /// A monotonic sum.
-    Sum,
-    /// A histogram.
-    Histogram,
-    /// An exponential histogram.
-    ExponentialHistogram,
-}
-
-/// Reason why a point was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DropCause {
-    /// The first point of a series, from which only later points can be subtracted.
-    Initial,
-    /// The series began anew.
-    Reset,
-    /// A histogram with other buckets than its predecessor.
-    BucketMismatch,
-    /// The point states that it has no value.
-    NoValue,
-    /// A new series that exceeds the limits of the tracker.
-    Limit,
-}
-
-impl DropCause {
-    /// All reasons.
-    pub const ALL: [DropCause; 5] = [
-        DropCause::Initial,
-        DropCause::Reset,
-        DropCause::BucketMismatch,
-        DropCause::NoValue,
-        DropCause::Limit,
-    ];
-
-    /// Returns the value of a metric label.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropCause::Initial => "initial",
-            DropCause::Reset => "reset",
-            DropCause::BucketMismatch => "bucket_mismatch",
-            DropCause::NoValue => "no_recorded_value",
-            DropCause::Limit => "limit",
-        }
-    }
-}
-
 /// A converted request.
-pub struct Converted {
+pub struct DeltaRequest {
     /// The request; `None` if it is unchanged.
     pub request: Option<Bytes>,
     /// Number of converted points.
@@ -72,7 +25,7 @@ pub struct Converted {
 }
 
 /// Selects metrics by name and kind.
-type Selects<'s> = dyn Fn(&str, MetricKind) -> bool + 's;
+type Selects<'s> = dyn Fn(&str, CumulativeKind) -> bool + 's;
 
 impl DeltaTracker {
     /// Converts the selected cumulative metrics of a valid request, with memory from `room`.
@@ -84,7 +37,7 @@ impl DeltaTracker {
         request: &[u8],
         selects: &Selects<'_>,
         room: &dyn Room,
-    ) -> Result<Converted, EditError> {
+    ) -> Result<DeltaRequest, EditError> {
         match Walk::new(self, selects, room).request(request) {
             Err(Fault::RoomExhausted) => return Err(RoomExhausted.into()),
             Err(Fault::Ambiguous) => {}
@@ -137,7 +90,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn request(mut self, request: &[u8]) -> Result<Converted, Fault> {
+    fn request(mut self, request: &[u8]) -> Result<DeltaRequest, Fault> {
         let mut editor = Editor::within(request, self.room);
         let seed = self.tracker.seed;
         for entry in Fields::new(request) {
@@ -155,7 +108,7 @@ impl<'t> Walk<'t> {
             }
         }
         let edited = editor.finish_within().map_err(|_| Fault::RoomExhausted)?;
-        Ok(Converted {
+        Ok(DeltaRequest {
             request: edited.map(Bytes::from),
             points: self.points,
             dropped: self.dropped,
@@ -218,9 +171,9 @@ impl<'t> Walk<'t> {
             return Ok(true);
         };
         let kind = match data.number {
-            7 => MetricKind::Sum,
-            9 => MetricKind::Histogram,
-            10 => MetricKind::ExponentialHistogram,
+            7 => CumulativeKind::Sum,
+            9 => CumulativeKind::Histogram,
+            10 => CumulativeKind::ExponentialHistogram,
             _ => return Ok(true),
         };
         let text = std::str::from_utf8(name).unwrap_or_default();
@@ -251,13 +204,13 @@ impl<'t> Walk<'t> {
                     }
                 }
                 // The Collector keeps histograms without points, and removes such sums.
-                Ok(stays || (!has_points && kind != MetricKind::Sum))
+                Ok(stays || (!has_points && kind != CumulativeKind::Sum))
             })
         })
     }
 
     /// Whether the data of a metric is cumulative, monotonic and has points.
-    fn is_cumulative(&self, kind: MetricKind, data: &Field<'_>) -> Result<bool, WireFault> {
+    fn is_cumulative(&self, kind: CumulativeKind, data: &Field<'_>) -> Result<bool, WireFault> {
         let (mut temporality, mut monotonic, mut points) = (0, 0, 0);
         for field in data.fields() {
             let field = field?;
@@ -270,7 +223,7 @@ impl<'t> Walk<'t> {
         }
         Ok(temporality == CUMULATIVE
             && match kind {
-                MetricKind::Sum => monotonic != 0,
+                CumulativeKind::Sum => monotonic != 0,
                 _ => points > 0,
             })
     }
@@ -278,7 +231,7 @@ impl<'t> Walk<'t> {
     /// Converts a point. Returns whether it stays.
     fn point<'a>(
         &mut self,
-        kind: MetricKind,
+        kind: CumulativeKind,
         point: &Field<'a>,
         identity: &IdentityHasher,
         editor: &mut Editor<'a>,
@@ -287,9 +240,9 @@ impl<'t> Walk<'t> {
         self.room.take(memory).map_err(|_| Fault::RoomExhausted)?;
         let read = WirePoint::read(kind, point)?.ok_or(Fault::Ambiguous)?;
         let number = match kind {
-            MetricKind::Sum => 7,
-            MetricKind::Histogram => 9,
-            MetricKind::ExponentialHistogram => 1,
+            CumulativeKind::Sum => 7,
+            CumulativeKind::Histogram => 9,
+            CumulativeKind::ExponentialHistogram => 1,
         };
         let result = match &read.value {
             _ if !read.has_value => Err(DropCause::NoValue),

@@ -9,11 +9,13 @@
 mod buckets;
 mod convert;
 mod identity;
+mod kinds;
 mod point;
 mod tracker;
 mod wire;
 
-pub use convert::{Converted, DropCause, MetricKind};
+pub use convert::DeltaRequest;
+pub use kinds::{CumulativeKind, DropCause};
 pub use tracker::{DeltaTracker, FirstPoint, Tentative, TrackerLimits};
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const NO_LIMITS: TrackerLimits = TrackerLimits {
     bytes: usize::MAX,
 };
 
-fn all(_: &str, _: MetricKind) -> bool {
+fn all(_: &str, _: CumulativeKind) -> bool {
     true
 }
 
@@ -204,7 +204,7 @@ fn stale_series_are_forgotten_with_their_memory() {
 fn metrics_that_are_not_selected_stay() {
     let tracker = tracker(FirstPoint::Drop);
     let request = sums(1, &[(1, 10), (2, 20)]);
-    let only_first = |name: &str, kind| name == "1" && kind == MetricKind::Sum;
+    let only_first = |name: &str, kind| name == "1" && kind == CumulativeKind::Sum;
     let converted = tracker.convert(&request, &only_first, &Unbounded).unwrap();
     let after = ExportMetricsServiceRequest::decode(&*converted.request.unwrap()).unwrap();
     let expected = ExportMetricsServiceRequest::decode(&*sums(1, &[(2, 20)])).unwrap();

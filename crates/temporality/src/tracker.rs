@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-use crate::convert::DropCause;
+use crate::kinds::DropCause;
 use crate::point::{Difference, PointValue};
 
 /// Treatment of the first point of a series.

@@ -4,7 +4,7 @@ use tributary_otlp::edit::{Editor, put_delimited};
 use tributary_otlp::reader::{Field, Value, WireFault, put_varint, varint};
 
 use crate::buckets::Buckets;
-use crate::convert::MetricKind;
+use crate::kinds::CumulativeKind;
 use crate::point::{ExponentialValue, HistogramValue, PointValue};
 
 /// Flag of a point without a value (`DataPointFlags`).
@@ -31,17 +31,17 @@ struct Numbers {
     replaced: &'static [u32],
 }
 
-const fn numbers(kind: MetricKind) -> Numbers {
+const fn numbers(kind: CumulativeKind) -> Numbers {
     match kind {
-        MetricKind::Sum => Numbers {
+        CumulativeKind::Sum => Numbers {
             flags: 8,
             replaced: &[2, 4, 6],
         },
-        MetricKind::Histogram => Numbers {
+        CumulativeKind::Histogram => Numbers {
             flags: 10,
             replaced: &[2, 4, 5, 6, 11, 12],
         },
-        MetricKind::ExponentialHistogram => Numbers {
+        CumulativeKind::ExponentialHistogram => Numbers {
             flags: 10,
             replaced: &[2, 4, 5, 7, 8, 9, 12, 13],
         },
@@ -50,7 +50,7 @@ const fn numbers(kind: MetricKind) -> Numbers {
 
 impl<'a> WirePoint<'a> {
     /// Reads a data point. `None` if a message in it occurs twice.
-    pub(crate) fn read(kind: MetricKind, point: &Field<'a>) -> Result<Option<Self>, WireFault> {
+    pub(crate) fn read(kind: CumulativeKind, point: &Field<'a>) -> Result<Option<Self>, WireFault> {
         let numbers = numbers(kind);
         let mut read = WirePoint {
             start: 0,
@@ -75,15 +75,15 @@ impl<'a> WirePoint<'a> {
                 (_, number, Value::Varint(flags)) if number == numbers.flags => {
                     read.has_value = flags & NO_RECORDED_VALUE == 0;
                 }
-                (MetricKind::Sum, 4, Value::Fixed64(bits)) => {
+                (CumulativeKind::Sum, 4, Value::Fixed64(bits)) => {
                     read.number = 4;
                     read.value = PointValue::Double(f64::from_bits(bits));
                 }
-                (MetricKind::Sum, 6, Value::Fixed64(bits)) => {
+                (CumulativeKind::Sum, 6, Value::Fixed64(bits)) => {
                     read.number = 6;
                     read.value = PointValue::Int(bits.cast_signed());
                 }
-                (MetricKind::Sum, ..) => {}
+                (CumulativeKind::Sum, ..) => {}
                 (_, 4, Value::Fixed64(count)) => {
                     histogram.count = count;
                     exponential.count = count;
@@ -94,15 +94,15 @@ impl<'a> WirePoint<'a> {
                     histogram.sum = sum;
                     exponential.sum = sum;
                 }
-                (MetricKind::Histogram, 6, value) => fixed64s(value, &mut histogram.counts),
-                (MetricKind::Histogram, 7, value) => {
+                (CumulativeKind::Histogram, 6, value) => fixed64s(value, &mut histogram.counts),
+                (CumulativeKind::Histogram, 7, value) => {
                     let mut bits = Vec::new();
                     fixed64s(value, &mut bits);
                     histogram
                         .bounds
                         .extend(bits.into_iter().map(f64::from_bits));
                 }
-                (MetricKind::Histogram, ..) => {}
+                (CumulativeKind::Histogram, ..) => {}
                 (_, 6, Value::Varint(scale)) => exponential.scale = zigzag(scale),
                 (_, 7, Value::Fixed64(count)) => exponential.zero_count = count,
                 (_, 8, Value::Bytes(_)) => {
@@ -118,9 +118,9 @@ impl<'a> WirePoint<'a> {
             }
         }
         match kind {
-            MetricKind::Sum => {}
-            MetricKind::Histogram => read.value = PointValue::Histogram(histogram),
-            MetricKind::ExponentialHistogram => {
+            CumulativeKind::Sum => {}
+            CumulativeKind::Histogram => read.value = PointValue::Histogram(histogram),
+            CumulativeKind::ExponentialHistogram => {
                 read.value = PointValue::Exponential(Box::new(exponential));
             }
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::processors::matching::{MatchType, RegexpCache};
 use tributary_config::units::{ByteSize, Duration};
 use tributary_config::{Problems, Validate, re2};
-use tributary_temporality::{FirstPoint, MetricKind};
+use tributary_temporality::{CumulativeKind, FirstPoint};
 
 /// Metrics to convert, and the memory for their series.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -85,11 +85,11 @@ pub enum MetricType {
 }
 
 impl MetricType {
-    pub(super) fn kind(self) -> MetricKind {
+    pub(super) fn kind(self) -> CumulativeKind {
         match self {
-            MetricType::Sum => MetricKind::Sum,
-            MetricType::Histogram => MetricKind::Histogram,
-            MetricType::ExponentialHistogram => MetricKind::ExponentialHistogram,
+            MetricType::Sum => CumulativeKind::Sum,
+            MetricType::Histogram => CumulativeKind::Histogram,
+            MetricType::ExponentialHistogram => CumulativeKind::ExponentialHistogram,
         }
     }
 }

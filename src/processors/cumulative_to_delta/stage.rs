@@ -19,7 +19,7 @@ use crate::processors::decoding;
 use crate::processors::matching::{MatchType, Texts};
 use tributary_memory::{Budget, Permit};
 use tributary_otlp::{Requests, Signal};
-use tributary_temporality::{DeltaTracker, DropCause, MetricKind, Tentative, TrackerLimits};
+use tributary_temporality::{CumulativeKind, DeltaTracker, DropCause, Tentative, TrackerLimits};
 
 /// The processor, before it is connected to its next stage.
 pub(super) struct CumulativeToDelta {
@@ -45,7 +45,7 @@ pub(super) struct Connected {
 /// Metrics by name and kind.
 struct Selection {
     names: Option<Texts>,
-    kinds: Vec<MetricKind>,
+    kinds: Vec<CumulativeKind>,
 }
 
 impl Selection {
@@ -98,7 +98,7 @@ impl CumulativeToDelta {
         }
     }
 
-    fn selects(&self, name: &str, kind: MetricKind) -> bool {
+    fn selects(&self, name: &str, kind: CumulativeKind) -> bool {
         let include = &self.include;
         let is_included = (include.names.is_none() || include.has_name(name))
             && (include.kinds.is_empty() || include.kinds.contains(&kind));

@@ -2,13 +2,7 @@
 
 use crate::attributes::{DetectedResource, Gathered};
 use crate::json::{self, text};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    BeanstalkAttributes: "cloud.platform" = true, "cloud.provider" = true,
-        "deployment.environment" = true, "service.instance.id" = true, "service.version" = true;
-}
 
 const FILE: &str = "var/elasticbeanstalk/xray/environment.conf";
 

@@ -7,14 +7,7 @@ use super::instance::InstanceMetadata;
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::ServiceError;
 use crate::json::text;
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    Ec2Attributes: "cloud.account.id" = true, "cloud.availability_zone" = true,
-        "cloud.platform" = true, "cloud.provider" = true, "cloud.region" = true, "host.id" = true,
-        "host.image.id" = true, "host.name" = true, "host.type" = true;
-}
 
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let section = &detection.config.ec2;

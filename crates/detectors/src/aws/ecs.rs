@@ -6,17 +6,8 @@ use crate::attributes::AttributeValue::Texts;
 use crate::attributes::{DetectedResource, Gathered};
 use crate::http::{Service, ServiceError};
 use crate::json::{self, filled, text};
-use crate::table::attributes;
+use crate::tables::EcsAttributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    EcsAttributes: "aws.ecs.cluster.arn" = true, "aws.ecs.launchtype" = true,
-        "aws.ecs.task.arn" = true, "aws.ecs.task.family" = true, "aws.ecs.task.id" = true,
-        "aws.ecs.task.revision" = true, "aws.log.group.arns" = true, "aws.log.group.names" = true,
-        "aws.log.stream.arns" = true, "aws.log.stream.names" = true, "cloud.account.id" = true,
-        "cloud.availability_zone" = true, "cloud.platform" = true, "cloud.provider" = true,
-        "cloud.region" = true;
-}
 
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let machine = detection.machine;

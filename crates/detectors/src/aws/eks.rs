@@ -4,18 +4,12 @@ use std::time::Duration;
 
 use super::instance::InstanceMetadata;
 use crate::attributes::{DetectedResource, Gathered};
+use crate::config::ApiAuthType;
 use crate::http::ServiceError;
 use crate::json::text;
-use crate::kubernetes::{ApiAuthType, ApiServer};
-use crate::table::attributes;
+use crate::kubernetes::ApiServer;
+use crate::tables::EksAttributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    EksAttributes: "cloud.account.id" = false, "cloud.availability_zone" = false,
-        "cloud.platform" = true, "cloud.provider" = true, "cloud.region" = false,
-        "host.id" = false, "host.image.id" = false, "host.name" = false, "host.type" = false,
-        "k8s.cluster.name" = false;
-}
 
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     match is_eks(detection).await {

@@ -2,15 +2,7 @@
 
 use crate::attributes::AttributeValue::Texts;
 use crate::attributes::{DetectedResource, Gathered};
-use crate::table::attributes;
 use crate::{Detection, DetectionError};
-
-attributes! {
-    LambdaAttributes: "aws.log.group.names" = true, "aws.log.stream.names" = true,
-        "cloud.platform" = true, "cloud.provider" = true, "cloud.region" = true,
-        "faas.instance" = true, "faas.max_memory" = true, "faas.name" = true,
-        "faas.version" = true;
-}
 
 pub(crate) fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let machine = detection.machine;

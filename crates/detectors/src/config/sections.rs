@@ -9,14 +9,11 @@ use serde::{Deserialize, Serialize};
 use tributary_config::units::Duration;
 use tributary_config::{Problems, Secret, Validate, re2, wildcard};
 
-use crate::aws::ec2::Ec2Attributes;
-use crate::aws::eks::EksAttributes;
-use crate::azure::AzureAttributes;
-use crate::consul::ConsulAttributes;
-use crate::kubernetes::ApiAuthType;
-use crate::kubernetes::KubernetesAttributes;
-use crate::system::SystemAttributes;
 use crate::table::{AttributeTable, Switches};
+use crate::tables::{
+    AzureAttributes, ConsulAttributes, Ec2Attributes, EksAttributes, KubernetesAttributes,
+    SystemAttributes,
+};
 
 /// Settings of a detector without other settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,6 +244,18 @@ impl Default for KubernetesSection {
             resource_attributes: Switches::default(),
         }
     }
+}
+
+/// Authentication at the API server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ApiAuthType {
+    /// The service account of the pod.
+    #[default]
+    #[serde(rename = "serviceAccount")]
+    ServiceAccount,
+    /// No authentication.
+    #[serde(rename = "none")]
+    None,
 }
 
 pub(super) fn validate_patterns(path: &[&str], patterns: &[String], problems: &mut Problems) {

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::SystemAttributes;
 use crate::attributes::{AttributeValue, Gathered};
 use crate::machine::Machine;
+use crate::tables::SystemAttributes;
 
 /// Flags of an interface that is up, and of a loopback interface (`linux/if.h`).
 const UP: u32 = 1;

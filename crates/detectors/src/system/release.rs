@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::SystemAttributes;
 use crate::attributes::Gathered;
 use crate::machine::Machine;
+use crate::tables::SystemAttributes;
 
 /// Files that describe the operating system, the first that exists
 /// (<https://www.freedesktop.org/software/systemd/man/os-release.html>).

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::Fault;
-use super::tree::Node;
+use super::node::Node;
 use crate::edit::put_delimited;
 use crate::reader::Field;
 

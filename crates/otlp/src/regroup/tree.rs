@@ -6,19 +6,9 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use super::identity::{Grouping, Moved};
+use super::node::Node;
 use crate::reader::{put_varint, varint_len};
 use crate::room::{RoomExhausted, Room, reserve};
-
-/// A message around items, without them.
-#[derive(Debug, Clone)]
-pub(super) struct Node {
-    /// Number of its field in the parent.
-    pub(super) number: u32,
-    /// Encoded fields besides the items and nodes below.
-    pub(super) header: Vec<u8>,
-    /// Equal for equal messages.
-    pub(super) identity: Vec<u8>,
-}
 
 #[derive(Default)]
 pub(super) struct Tree<'a> {

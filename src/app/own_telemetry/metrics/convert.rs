@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
     ResourceMetrics, ScopeMetrics, Sum, metric,
 };
-use tributary_prometheus::{Entry, Format, Kind, Options, Page};
+use tributary_prometheus::{Exposition, Format, HistogramOptions, Kind, PageEntry};
 
 use super::{own_resource, own_scope, text};
 
@@ -67,25 +67,25 @@ pub(super) fn request(
 fn families(page: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let mut description = String::new();
-    let Ok(mut page) = Page::new(Format::Text, page.as_bytes(), Options::default()) else {
+    let Ok(mut page) = Exposition::new(Format::Text, page.as_bytes(), HistogramOptions::default()) else {
         return families;
     };
     while let Ok(Some(entry)) = page.next() {
         match entry {
-            Entry::Help { text, .. } => description = text.into_owned(),
-            Entry::Kind { family, kind } => families.push(Family {
+            PageEntry::Help { text, .. } => description = text.into_owned(),
+            PageEntry::Kind { family, kind } => families.push(Family {
                 name: family.into_owned(),
                 description: std::mem::take(&mut description),
                 kind,
                 ..Family::default()
             }),
-            Entry::Sample(sample) => {
+            PageEntry::Sample(sample) => {
                 let labels = page.labels().sorted();
                 if let Some(family) = families.last_mut() {
                     family.add(labels, sample.value);
                 }
             }
-            Entry::Unit { .. } | Entry::Histogram(_) => {}
+            PageEntry::Unit { .. } | PageEntry::Histogram(_) => {}
         }
     }
     families
