@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::SystemTime;
 
 use tributary_memory::{NoRoom, Permit};
-use tributary_otlp::room::{RoomExhausted, Room};
+use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_span_formats::{SpanFormat, TranslateError, TranslateOptions, translate};
 
 use crate::pipeline::batch::Nack;

@@ -16,7 +16,7 @@ use self::tree::Tree;
 use super::count::metric_data;
 use super::edit::{EditError, put_delimited};
 use super::reader::{Field, Fields, WireFault};
-use super::room::{RoomExhausted, Room};
+use super::room::{Room, RoomExhausted};
 use crate::Signal;
 
 /// A regrouped request.

@@ -1,9 +1,9 @@
 //! Conversion of requests.
 
 use bytes::Bytes;
-use tributary_otlp::edit::{Editor, EditError};
+use tributary_otlp::edit::{EditError, Editor};
 use tributary_otlp::reader::{Field, Fields, Value, WireFault, put_varint};
-use tributary_otlp::room::{RoomExhausted, Room};
+use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_otlp::{Malformed, Signal};
 
 use crate::identity::{IdentityHasher, attributes};

@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
-use super::config::CookiesConfig;
+use super::CookiesConfig;
 use super::*;
 use crate::queue::Sender;
 use tributary_compression::http::Compression;

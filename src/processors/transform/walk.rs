@@ -134,7 +134,7 @@ impl<'w, 'a> Walk<'w, 'a> {
                 if item.number == CHILDREN
                     && let Some(bytes) = item.value.bytes()
                 {
-                    let changed = self.item(bytes, |bytes| Cow::Borrowed(bytes))?;
+                    let changed = self.item(bytes, Cow::Borrowed)?;
                     if let Some(changed) = changed {
                         editor.splice(item.range(), |output| {
                             put_delimited(CHILDREN, &changed, output);

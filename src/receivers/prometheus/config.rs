@@ -25,7 +25,7 @@ use tributary_config::{Problems, Unread, Validate, re2};
 ///
 /// In texts, the Collector's rules for `$` apply: `$1` stays as it is, `${1}` would be the value of a variable, and
 /// `$${1}` becomes `${1}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Prometheus' configuration: `global` and `scrape_configs`. Required.
@@ -76,20 +76,6 @@ pub struct PrometheusConfig {
     /// Not supported, as in the Collector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alerting: Option<Unread>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            config: PrometheusConfig::default(),
-            trim_metric_suffixes: false,
-            use_start_time_metric: false,
-            start_time_metric_regex: String::new(),
-            report_extra_scrape_metrics: false,
-            target_allocator: None,
-            api_server: None,
-        }
-    }
 }
 
 impl Config {

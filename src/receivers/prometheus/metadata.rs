@@ -145,13 +145,10 @@ impl Descriptions {
 
 /// Removes the suffix of a sample from the name of its metric.
 pub(super) fn without_suffix(metric: &str) -> &str {
-    let bases = SUFFIXES
+    let mut bases = SUFFIXES
         .iter()
         .filter_map(|suffix| metric.strip_suffix(suffix));
-    bases
-        .filter(|base| !base.is_empty())
-        .next()
-        .unwrap_or(metric)
+    bases.find(|base| !base.is_empty()).unwrap_or(metric)
 }
 
 /// Returns the description of a metric about a scrape.

@@ -33,7 +33,7 @@ use crate::serving::connect::{Encoding, JSON, PROTO};
 use crate::serving::front::{Front, may_be_sending, only_post};
 use crate::serving::query::decode;
 use crate::serving::refusal::{log_refusal, too_busy};
-use crate::serving::{DEFAULT_STREAMS, Serving, grpc, metadata, or};
+use crate::serving::{Serving, grpc, metadata};
 use tributary_compression::Codec;
 use tributary_config::ComponentId;
 use tributary_net::Owner;
@@ -77,15 +77,9 @@ pub(super) fn listening(
         body_rate: BodyRate::new(&config.limits, config.read_timeout.unless_zero()),
     };
     let options = ServerOptions {
-        protocol: HttpVersion::Either,
         tls,
-        keep_alive: config.keep_alives_enabled,
-        max_concurrent_streams: or(config.max_concurrent_streams, DEFAULT_STREAMS),
-        header_timeout: config.read_header_timeout.unless_zero(),
-        max_idle: config.idle_timeout.unless_zero(),
-        limits: config.limits.clone(),
         budget: Some(cx.budget.clone()),
-        ..ServerOptions::default()
+        ..config.server_options()
     };
     let bound = cx
         .listeners

@@ -180,7 +180,10 @@ fn split_resource_is_merged_before_it_is_compared() {
     assert_eq!(after, [entry(&[("a", "1"), ("b", "2")], &[("x", &[&[]])])]);
 }
 
-fn metrics(entries: &[(Pairs<'_>, &[(&str, i32, &[Pairs<'_>])])]) -> ExportMetricsServiceRequest {
+/// Name and temporality of a sum, and the attributes of its points.
+type NamedSum<'a> = (&'a str, i32, &'a [Pairs<'a>]);
+
+fn metrics(entries: &[(Pairs<'_>, &[NamedSum<'_>])]) -> ExportMetricsServiceRequest {
     let metric = |(name, temporality, points): &(&str, i32, &[Pairs<'_>])| Metric {
         name: (*name).to_owned(),
         data: Some(Data::Sum(Sum {
@@ -251,7 +254,8 @@ fn repeated_headers_need_room() {
     struct Bounded(std::cell::Cell<usize>);
     impl Room for Bounded {
         fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
-            self.0.set(self.0.get().checked_sub(bytes).ok_or(RoomExhausted)?);
+            self.0
+                .set(self.0.get().checked_sub(bytes).ok_or(RoomExhausted)?);
             Ok(())
         }
         fn release(&self, bytes: usize) {
@@ -269,6 +273,9 @@ fn repeated_headers_need_room() {
         let room = Bounded(std::cell::Cell::new(bytes));
         regroup(Signal::Logs, &request, &keys, &room).map(|regrouped| regrouped.resources)
     };
-    assert_eq!(bounded(1 << 20), Err(EditError::RoomExhausted(RoomExhausted)));
+    assert_eq!(
+        bounded(1 << 20),
+        Err(EditError::RoomExhausted(RoomExhausted))
+    );
     assert_eq!(bounded(1 << 30), Ok(100));
 }

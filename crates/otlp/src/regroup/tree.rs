@@ -8,7 +8,7 @@ use foldhash::fast::RandomState;
 use super::identity::{Grouping, Moved};
 use super::node::Node;
 use crate::reader::{put_varint, varint_len};
-use crate::room::{RoomExhausted, Room, reserve};
+use crate::room::{Room, RoomExhausted, reserve};
 
 #[derive(Default)]
 pub(super) struct Tree<'a> {
@@ -97,7 +97,12 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    fn branch(&mut self, parent: usize, node: &Node, room: &dyn Room) -> Result<usize, RoomExhausted> {
+    fn branch(
+        &mut self,
+        parent: usize,
+        node: &Node,
+        room: &dyn Room,
+    ) -> Result<usize, RoomExhausted> {
         let siblings = self.known.get(&parent);
         if let Some(known) = siblings.and_then(|known| known.get(&node.identity)) {
             return Ok(*known);

@@ -1,6 +1,6 @@
 //! Settings of the HTTP client: credentials, TLS, headers.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
@@ -178,6 +178,6 @@ impl Validate for Authorization {
 }
 
 /// Whether a path is not set.
-pub(in super::super) fn is_empty(path: &PathBuf) -> bool {
+pub(in super::super) fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
