@@ -29,8 +29,8 @@ pub struct Config {
     pub token_url: String,
     /// Permissions to request. Default: those that the server grants by default.
     pub scopes: Vec<String>,
-    /// Further parameters of the request, such as `audience`: a value, or a list of values. Default: none.
-    pub endpoint_params: BTreeMap<String, OneOrMore>,
+    /// Further parameters of the request, such as `audience`, each with a list of values. Default: none.
+    pub endpoint_params: BTreeMap<String, Vec<String>>,
     /// TLS of the connection to the token endpoint.
     pub tls: ClientTls,
     /// Time limit of a request for a token; 0 means 30s, so that no request takes forever. Default: 0s. (The Collector's
@@ -38,25 +38,6 @@ pub struct Config {
     pub timeout: Duration,
     /// Time before the end of a token at which the next one is fetched; at most half of the token's lifetime. Default: 5m.
     pub expiry_buffer: Duration,
-}
-
-/// A text, or a list of texts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum OneOrMore {
-    /// One value.
-    One(String),
-    /// Several values.
-    More(Vec<String>),
-}
-
-impl OneOrMore {
-    pub(super) fn values(&self) -> &[String] {
-        match self {
-            OneOrMore::One(value) => std::slice::from_ref(value),
-            OneOrMore::More(values) => values,
-        }
-    }
 }
 
 impl Default for Config {

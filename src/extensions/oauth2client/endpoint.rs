@@ -177,7 +177,7 @@ impl TokenEndpoint {
             add("scope", &self.config.scopes.join(" "));
         }
         for (key, values) in &self.config.endpoint_params {
-            values.values().iter().for_each(|value| add(key, value));
+            values.iter().for_each(|value| add(key, value));
         }
         if let Some((id, secret)) = credentials {
             add("client_id", id);

@@ -24,7 +24,7 @@ pub struct GlobalConfig {
     pub scrape_protocols: Option<Vec<ScrapeProtocol>>,
     /// Labels added to all metrics. Default: none.
     pub external_labels: BTreeMap<String, String>,
-    /// Maximum size of a page after decompression; 0 means 256MiB. Default: 0. (The Collector's 0 means no limit.)
+    /// Maximum size of a page after decompression; 0 means 256MiB. Default: 0B. (The Collector's 0 means no limit.)
     pub body_size_limit: Base2Size,
     /// Maximum number of samples of a page after relabelling; a larger page is dropped. 0 disables the limit. Default: 0.
     pub sample_limit: usize,

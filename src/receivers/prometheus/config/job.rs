@@ -85,17 +85,17 @@ pub struct ScrapeConfig {
     pub http_headers: BTreeMap<String, ExtraHeader>,
     /// Whether targets are asked for gzip. Default: true.
     pub enable_compression: bool,
-    /// Maximum size of a page after decompression; 0 means that of `global`. Default: 0.
+    /// Maximum size of a page after decompression; 0 means that of `global`. Default: 0B.
     pub body_size_limit: Base2Size,
-    /// Maximum number of samples of a page after relabelling; 0 means that of `global`. Default: 0.
+    /// Maximum number of samples of a page after relabelling; 0 means that of `global`. Default: 0B.
     pub sample_limit: usize,
-    /// Maximum number of targets after relabelling; 0 means that of `global`. Default: 0.
+    /// Maximum number of targets after relabelling; 0 means that of `global`. Default: 0B.
     pub target_limit: usize,
-    /// Maximum number of labels of a series; 0 means that of `global`. Default: 0.
+    /// Maximum number of labels of a series; 0 means that of `global`. Default: 0B.
     pub label_limit: usize,
-    /// Maximum length of names of labels in bytes; 0 means that of `global`. Default: 0.
+    /// Maximum length of names of labels in bytes; 0 means that of `global`. Default: 0B.
     pub label_name_length_limit: usize,
-    /// Maximum length of values of labels in bytes; 0 means that of `global`. Default: 0.
+    /// Maximum length of values of labels in bytes; 0 means that of `global`. Default: 0B.
     pub label_value_length_limit: usize,
     /// Has no effect: dropped targets are not kept. Default: 0.
     pub keep_dropped_targets: usize,
