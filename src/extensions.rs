@@ -10,6 +10,7 @@ pub mod health_check;
 pub mod oauth2client;
 pub mod symbol_upload;
 mod tries;
+pub mod zpages;
 
 use crate::component::{Entry, ExtensionConfig};
 
@@ -23,4 +24,5 @@ pub static REGISTRY: &[Entry<dyn ExtensionConfig>] = &[
     health_check::ENTRY,
     oauth2client::ENTRY,
     symbol_upload::ENTRY,
+    zpages::ENTRY,
 ];

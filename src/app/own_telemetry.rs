@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::warn;
 
 use self::destination::Destination;
 pub(super) use self::metrics::MetricsSource;
@@ -66,6 +67,11 @@ impl OwnTelemetry {
     pub(super) async fn shutdown(mut self) {
         self.stop.send_replace(true);
         let ended = async { while self.tasks.join_next().await.is_some() {} };
-        let _ = timeout(LAST_EXPORT, ended).await;
+        if timeout(LAST_EXPORT, ended).await.is_err() {
+            warn!(
+                unfinished_exports = self.tasks.len(),
+                "Own telemetry was not exported completely."
+            );
+        }
     }
 }

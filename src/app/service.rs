@@ -309,8 +309,9 @@ impl Service {
         graph.start();
         if let Err(error) = self.logs.apply(&config.service.telemetry) {
             error!(%error, "Cannot apply the new log settings; still using the previous ones.");
+        } else {
+            self.restart_own_telemetry(&config);
         }
-        self.restart_own_telemetry(&config);
         if let Some(old) = std::mem::replace(&mut self.endpoint, endpoint) {
             old.shutdown().await;
         }

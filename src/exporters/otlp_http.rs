@@ -1,5 +1,6 @@
 //! OTLP over HTTP: `otlp_http`, alias `otlphttp`.
 
+mod client;
 mod config;
 mod response;
 
@@ -8,12 +9,13 @@ use std::error::Error;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, PROXY_AUTHORIZATION, USER_AGENT};
+use http::header::PROXY_AUTHORIZATION;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 use tokio::sync::Semaphore;
 
-use self::response::{JSON, PROTOBUF, read};
+use self::client::{alpn, client, connector, headers};
+use self::response::read;
 pub(super) use self::response::{accepted, refused, retry_after};
 pub use super::http_client_keys::CookiesConfig;
 use super::otlp_response::{credentials_of, unless_renewed};
@@ -32,10 +34,8 @@ use tributary_config::ComponentId;
 use tributary_net::Owner;
 use tributary_net::auth::ClientAuthenticator;
 use tributary_net::client::{
-    Chunks, ClientOptions, Connector, CookieJar, Proxy, RenewingClient, coalesce, full_error,
-    host_of,
+    Chunks, Connector, CookieJar, Proxy, RenewingClient, coalesce, full_error,
 };
-use tributary_net::tls::TlsError;
 use tributary_net::tls::rotation::RotatingClient;
 use tributary_otlp::edit::EditError;
 use tributary_otlp::{Requests, Signal};
@@ -355,84 +355,6 @@ impl queue::Sender for Exporter {
     fn send<'a>(&'a self, batch: &'a Encoded) -> BoxFuture<'a, Result<Outcome, SendError>> {
         Box::pin(self.authenticated(self.call(batch)))
     }
-}
-
-/// Returns the protocols to offer in a TLS handshake.
-fn alpn(config: &Config) -> &'static [&'static [u8]] {
-    match config.force_attempt_http2 {
-        true => &[b"h2", b"http/1.1"],
-        false => &[b"http/1.1"],
-    }
-}
-
-/// Returns the connector to the host of `url`; it uses `tls` if the URL is HTTPS.
-fn connector(
-    config: &Config,
-    url: &Uri,
-    tls: Option<&RotatingClient>,
-) -> Result<Connector, TlsError> {
-    let host = host_of(url);
-    let Some(tls) = tls.filter(|_| Config::is_tls(url)) else {
-        return Ok(Connector::new(host, url.port_u16().unwrap_or(80), None));
-    };
-    let tls = (tls.clone(), config.tls.server_name(host)?);
-    Ok(Connector::new(
-        host,
-        url.port_u16().unwrap_or(443),
-        Some(tls),
-    ))
-}
-
-fn client(
-    config: &Config,
-    hosts: HashMap<Authority, Connector>,
-    tls: Option<RotatingClient>,
-) -> RenewingClient {
-    let no_limit = |count: usize| match count {
-        0 => usize::MAX,
-        count => count,
-    };
-    let fair_share = no_limit(config.max_idle_conns).div_ceil(hosts.len().max(1));
-    let idle = match config.disable_keep_alives {
-        true => 0,
-        false => no_limit(config.max_idle_conns_per_host).min(fair_share),
-    };
-    let options = ClientOptions {
-        max_idle_per_host: idle,
-        idle_timeout: config.idle_conn_timeout.unless_zero(),
-        ping_interval: config.http2_read_idle_timeout.unless_zero(),
-        ping_timeout: *config.http2_ping_timeout,
-        window: match config.read_buffer_size {
-            0 => ClientOptions::default().window,
-            bytes => bytes,
-        },
-        send_buffer: usize::try_from(config.write_buffer_size)
-            .ok()
-            .filter(|bytes| *bytes > 0),
-    };
-    options.client(hosts, tls)
-}
-
-/// Returns the headers of every request. Configured headers replace the defaults, except those that describe the
-/// body.
-fn headers(config: &Config) -> HeaderMap {
-    let mut headers = config.headers.to_map();
-    headers
-        .entry(USER_AGENT)
-        .or_insert(HeaderValue::from_static(concat!(
-            "tributary/",
-            env!("CARGO_PKG_VERSION")
-        )));
-    let content_type = match config.encoding {
-        Encoding::Proto => PROTOBUF,
-        Encoding::Json => JSON,
-    };
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.remove(CONTENT_ENCODING);
-    if let Some(encoding) = config.compression.name() {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
-    }
-    headers
 }
 
 #[cfg(test)]

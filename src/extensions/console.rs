@@ -32,7 +32,7 @@ pub const ENTRY: Entry<dyn ExtensionConfig> = entry!(
     dyn ExtensionConfig,
     Config,
     "console",
-    aliases: &["zpages"],
+    aliases: &[],
     "Serves pages that show the running pipelines and the stored profiles.",
     &[],
     collector: Origin::Own,
@@ -74,7 +74,7 @@ impl Default for Config {
 
 impl Config {
     /// Whether the server authenticates its clients.
-    fn authenticates(&self) -> bool {
+    pub(super) fn authenticates(&self) -> bool {
         let tls = self.tls.as_ref();
         self.auth.is_some() || tls.is_some_and(|tls| !tls.client_ca_file.as_os_str().is_empty())
     }
@@ -112,9 +112,23 @@ impl Validate for Config {
 
 impl ExtensionConfig for Config {
     fn build(&self, cx: &BuildContext) -> Result<Extension, BuildError> {
+        self.serve(cx, false)
+    }
+}
+
+impl Config {
+    /// Builds the server. With `is_local_only`, clients of other machines are refused.
+    ///
+    /// # Errors
+    /// The address, a file of `tls` or the authenticator is not usable.
+    pub(super) fn serve(
+        &self,
+        cx: &BuildContext,
+        is_local_only: bool,
+    ) -> Result<Extension, BuildError> {
         let owner = Owner::new(&cx.id, "extension").with_transport("http");
         let guard = auth::guard(self.auth.as_ref(), cx, &owner)?;
-        let handler = Console::new(self, cx, guard);
+        let handler = Console::new(self, cx, guard, is_local_only);
         let http = HttpEndpoint {
             endpoint: &self.endpoint,
             tls: &self.tls,

@@ -84,6 +84,10 @@ pub struct Config {
     /// collector.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_gc_interval_when_hard_limited: Duration,
+    /// Accepted for compatibility with older Collectors, without an effect: there is no garbage
+    /// collector.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ballast_size_mib: Option<u64>,
 }
 
 fn is_zero(duration: &Duration) -> bool {
@@ -92,6 +96,11 @@ fn is_zero(duration: &Duration) -> bool {
 
 impl Validate for Config {
     fn validate(&self, problems: &mut Problems) {
+        let no_effect = "has no effect, because this collector counts its memory and has no garbage \
+                         collector: remove it";
+        if self.ballast_size_mib.is_some() {
+            problems.warning(&["ballast_size_mib"], no_effect);
+        }
         for (key, interval) in [
             (
                 "min_gc_interval_when_soft_limited",
@@ -111,9 +120,7 @@ impl Validate for Config {
             ),
         ] {
             if !interval.is_zero() {
-                let message = "has no effect, because this collector counts its memory and has no garbage \
-                               collector: remove it";
-                problems.warning(&[key], message);
+                problems.warning(&[key], no_effect);
             }
         }
         if self.limit_mib == 0 && self.limit_percentage == 0 {

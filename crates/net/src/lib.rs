@@ -55,6 +55,7 @@ pub mod files;
 pub mod kafka;
 pub mod listeners;
 pub mod object_store;
+pub mod percent;
 pub mod rpc;
 pub mod sampled_log;
 pub mod server;

@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 
 use super::CookiesConfig;
+use super::response::{JSON, PROTOBUF};
 use super::*;
 use crate::queue::Sender;
 use tributary_compression::http::Compression;

@@ -37,6 +37,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 pub(super) struct Console {
     id: ComponentId,
     guard: Option<Guard>,
+    /// Whether clients of other machines are refused.
+    is_local_only: bool,
     /// Host names to answer to; `None` if clients are authenticated.
     hosts: Option<Vec<String>>,
     snapshots: Snapshots,
@@ -47,11 +49,17 @@ pub(super) struct Console {
 }
 
 impl Console {
-    pub(super) fn new(config: &Config, cx: &BuildContext, guard: Option<Guard>) -> Self {
+    pub(super) fn new(
+        config: &Config,
+        cx: &BuildContext,
+        guard: Option<Guard>,
+        is_local_only: bool,
+    ) -> Self {
         let hosts = (!config.authenticates()).then(|| config.allowed_hosts.clone());
         Console {
             id: cx.id.clone(),
             guard,
+            is_local_only,
             hosts,
             snapshots: Snapshots::new(cx),
             introspection: cx.introspection.clone(),
@@ -67,6 +75,12 @@ impl Console {
                 StatusCode::MISDIRECTED_REQUEST,
                 "this host name is not allowed: use `localhost` or an address, or add the name to `allowed_hosts` of the \
                  extension `console`\n",
+            );
+        }
+        if self.is_local_only && !peer.address.ip().to_canonical().is_loopback() {
+            return plain(
+                StatusCode::FORBIDDEN,
+                "only clients on this machine are served: set `auth`, or `tls` with `client_ca_file`, at the extension\n",
             );
         }
         let mut user = UserIdentity::default();

@@ -71,7 +71,7 @@ pub struct BatchLogProcessor {
     pub schedule_delay: u64,
     /// Time limit of one export in milliseconds; a batch that fails until then is dropped. Above 0. Default: 30000.
     pub export_timeout: u64,
-    /// Number of lines that wait for export; further lines are dropped. 1 to 1048576. Default: 2048.
+    /// Number of lines that wait for export; further lines are dropped. 1 to 65536. Default: 2048.
     pub max_queue_size: usize,
     /// Maximum number of lines of one export, 1 to `max_queue_size`. Default: 512.
     pub max_export_batch_size: usize,
@@ -200,7 +200,7 @@ impl Validate for LogProcessor {
 
 impl Validate for BatchLogProcessor {
     fn validate(&self, problems: &mut Problems) {
-        const MOST: usize = 1 << 20;
+        const MOST: usize = 1 << 16;
         problems.within("exporter", &self.exporter);
         if self.export_timeout == 0 {
             problems.error(&["export_timeout"], "must be above 0 milliseconds");

@@ -5,8 +5,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use http::{HeaderName, HeaderValue};
 use tributary_config::{Headers, Problems, Unread, Validate};
 use tributary_net::client::parse_url;
+use tributary_net::percent::percent_decoded;
 use tributary_net::tls::ClientTls;
 
 /// Destination of the collector's own telemetry: exactly one exporter.
@@ -40,7 +42,7 @@ pub struct PushOtlp {
     pub endpoint: String,
     /// Headers added to every request, as a list of `name` and `value` or as a map. Default: none.
     pub headers: Headers,
-    /// Headers as one text, `name=value,name=value`; `headers` has precedence. Default: none.
+    /// Headers as one text, `name=value,name=value`, with percent-encoded values; `headers` has precedence. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub headers_list: Option<tributary_config::Secret>,
     /// Compression of requests: `gzip` or `none`. Default: `none`.
@@ -204,13 +206,28 @@ impl PushOtlp {
     /// Returns the headers of both keys.
     pub fn all_headers(&self) -> Headers {
         let mut headers = self.headers.clone();
-        let list = self.headers_list.as_ref().map(|list| list.reveal());
-        for (name, value) in list.into_iter().flat_map(pairs) {
-            if !headers.iter().any(|(known, _)| known == name) {
-                headers.0.push((name.to_owned(), value.into()));
+        for (name, value) in self.listed_headers().flatten() {
+            let is_known = |(known, _): (&str, &str)| known.eq_ignore_ascii_case(name);
+            if !headers.iter().any(is_known) {
+                headers.0.push((name.to_owned(), value.as_str().into()));
             }
         }
         headers
+    }
+
+    /// Returns the pairs of `headers_list`; `None` for a malformed pair. Values are percent-encoded, as in W3C Baggage.
+    fn listed_headers(&self) -> impl Iterator<Item = Option<(&str, String)>> {
+        let list = self.headers_list.iter();
+        let pairs = list.flat_map(|list| list.reveal().split(','));
+        let pairs = pairs.filter(|pair| !pair.trim().is_empty());
+        pairs.map(|pair| {
+            let (name, value) = pair.split_once('=')?;
+            let value = String::from_utf8(percent_decoded(value.trim())?).ok()?;
+            let name = name.trim();
+            let is_valid =
+                HeaderName::try_from(name).is_ok() && HeaderValue::try_from(&value).is_ok();
+            is_valid.then_some((name, value))
+        })
     }
 
     /// Returns the TLS settings. `insecure` is that of gRPC.
@@ -228,12 +245,6 @@ impl PushOtlp {
             ..ClientTls::default()
         }
     }
-}
-
-/// Splits `name=value,name=value`.
-fn pairs(list: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = list.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), value.trim()))
 }
 
 impl Validate for PushExporter {
@@ -264,6 +275,7 @@ impl Validate for PushExporter {
             }
             problems.within(name, otlp);
         }
+        self.check_transport(problems);
         if let Some((Transport::Http { .. }, otlp)) = self.selected()
             && !otlp.endpoint.is_empty()
             && let Err(problem) = parse_url(&otlp.endpoint)
@@ -275,6 +287,30 @@ impl Validate for PushExporter {
     }
 }
 
+impl PushExporter {
+    /// Reports keys that belong to the other transport.
+    fn check_transport(&self, problems: &mut Problems) {
+        let section = self.sections().into_iter().find(|(_, otlp)| otlp.is_some());
+        let (Some((transport, otlp)), Some((name, _))) = (self.selected(), section) else {
+            return;
+        };
+        if transport == Transport::Grpc {
+            if otlp.encoding.is_some() {
+                let message = "belongs to OTLP over HTTP: remove it";
+                problems.error(&[name, "encoding"], message);
+            }
+            return;
+        }
+        let message = "belongs to OTLP over gRPC: begin the endpoint with http:// for plaintext";
+        if otlp.insecure.is_some() {
+            problems.error(&[name, "insecure"], message);
+        }
+        if otlp.tls.as_ref().is_some_and(|tls| tls.insecure.is_some()) {
+            problems.error(&[name, "tls", "insecure"], message);
+        }
+    }
+}
+
 impl Validate for PushOtlp {
     fn validate(&self, problems: &mut Problems) {
         if self.endpoint.is_empty() {
@@ -282,6 +318,10 @@ impl Validate for PushOtlp {
         }
         if self.timeout == Some(0) {
             problems.error(&["timeout"], "must be above 0 milliseconds");
+        }
+        if self.listed_headers().any(|pair| pair.is_none()) {
+            let message = "must be `name=value,name=value` with percent-encoded values";
+            problems.error(&["headers_list"], message);
         }
         if self
             .temporality_preference
@@ -300,5 +340,36 @@ impl Validate for PushOtlp {
         if !tls.is_plaintext() {
             tls.validate_for_tls("tls", problems);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::problems;
+
+    #[test]
+    fn listed_headers_are_decoded_and_yield_to_headers() {
+        let otlp: PushOtlp = serde_yaml::from_str(
+            "{headers: {Authorization: a}, headers_list: 'authorization=b, x-scope=Basic%20abc'}",
+        )
+        .unwrap();
+        let headers = otlp.all_headers();
+        let headers: Vec<_> = headers.iter().collect();
+        assert_eq!(headers, [("Authorization", "a"), ("x-scope", "Basic abc")]);
+    }
+
+    #[test]
+    fn keys_of_the_other_transport_are_refused() {
+        let problems = problems::<PushExporter>;
+        let http = "{otlp_http: {endpoint: 'http://a', insecure: true, tls: {insecure: true}}}";
+        assert_eq!(
+            problems(http),
+            ["otlp_http::insecure", "otlp_http::tls::insecure"]
+        );
+        let grpc = "{otlp: {protocol: grpc, endpoint: 'a:1', encoding: json, insecure: true}}";
+        assert_eq!(problems(grpc), ["otlp::encoding"]);
+        let list = "{otlp_http: {endpoint: 'http://a', headers_list: 'a=b,c'}}";
+        assert_eq!(problems(list), ["otlp_http::headers_list"]);
     }
 }

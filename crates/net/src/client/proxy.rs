@@ -17,6 +17,7 @@ use tokio_util::either::Either;
 
 use super::connect_error::ConnectError;
 use super::host_of;
+use crate::percent::percent_decoded;
 use crate::tls;
 use crate::tls::rotation::RotatingClient;
 
@@ -235,21 +236,6 @@ fn basic(user: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text))).ok()?;
     value.set_sensitive(true);
     Some(value)
-}
-
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let high = char::from(bytes.next()?).to_digit(16)?;
-        let low = char::from(bytes.next()?).to_digit(16)?;
-        out.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    Some(out)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
     ResourceMetrics, ScopeMetrics, Sum, metric,
 };
-use tributary_prometheus::{ScrapedPage, Format, HistogramOptions, Kind, PageEntry};
+use tributary_prometheus::{Format, HistogramOptions, Kind, PageEntry, ScrapedPage};
 
 use super::{own_resource, own_scope, text};
 
