@@ -66,35 +66,42 @@ fn keys() -> &'static Keys {
 
 impl Keys {
     fn of(schema: &Value) -> Self {
-        let collect = |types: &[&str]| {
+        let collect = |has_type: &dyn Fn(&Value) -> bool| {
             let mut keys = BTreeSet::new();
-            collect_keys(schema, types, &mut keys);
+            collect_keys(schema, has_type, &mut keys);
             keys
         };
+        let is_scalar = |property: &Value| has_type(property, &SECRET_TYPES);
+        let is_map = |property: &Value| has_type(property, &SECRET_MAP_TYPES);
+        let mut scalars = collect(&is_scalar);
+        // A name such as `key` is a secret in one component and harmless in others. Values of secret types that were read
+        // are masked by their position.
+        let harmless = collect(&|property| !is_scalar(property) && !is_map(property));
+        scalars.retain(|name| !harmless.contains(name));
         Keys {
-            scalars: collect(&SECRET_TYPES),
-            maps: collect(&SECRET_MAP_TYPES),
+            scalars,
+            maps: collect(&is_map),
         }
     }
 }
 
-/// Adds the names of properties that have one of the types.
-fn collect_keys(schema: &Value, types: &[&str], keys: &mut BTreeSet<String>) {
+/// Adds the names of properties that `fits` accepts.
+fn collect_keys(schema: &Value, fits: &dyn Fn(&Value) -> bool, keys: &mut BTreeSet<String>) {
     match schema {
         Value::Object(object) => {
             let properties = object.get("properties").and_then(Value::as_object);
             for (name, property) in properties.into_iter().flatten() {
-                if has_type(property, types) {
+                if fits(property) {
                     keys.insert(name.to_lowercase());
                 }
             }
             for part in object.values() {
-                collect_keys(part, types, keys);
+                collect_keys(part, fits, keys);
             }
         }
         Value::Array(parts) => {
             for part in parts {
-                collect_keys(part, types, keys);
+                collect_keys(part, fits, keys);
             }
         }
         _ => {}
@@ -264,6 +271,8 @@ pub(crate) fn hide_values_of_test_schema() {
             "hmac_key": {"$ref": "#/$defs/Secret"},
             "headers": {"anyOf": [{"$ref": "#/$defs/Headers"}]},
             "name": {"type": "string"},
+            "tls": {"properties": {"key": {"$ref": "#/$defs/Secret"}}},
+            "actions": {"properties": {"key": {"type": "string"}}},
         }})
     });
 }
@@ -303,6 +312,7 @@ mod tests {
             "timeout",
             "cert_file",
             "name",
+            "key",
             "action",
             "receivers",
         ] {
