@@ -67,13 +67,18 @@ impl<'l> Header<'l> {
             time,
             period,
             // Modifiers follow the name: `cycles:u`. A tracepoint has a name of two parts: `sched:sched_switch`.
-            event: match event.split_once(':') {
-                Some((name, modifiers)) if modifiers.len() <= 5 => name,
+            event: match event.rsplit_once(':') {
+                Some((name, modifiers)) if modifiers.chars().all(is_modifier) => name,
                 _ => event,
             },
             frame: rest,
         })
     }
+}
+
+/// Whether a letter is a modifier of an event: see "EVENT MODIFIERS" of the manual page `perf-list`.
+fn is_modifier(letter: char) -> bool {
+    "ukhIGHpPSDWeb".contains(letter)
 }
 
 /// Splits off the first word.
@@ -310,6 +315,8 @@ mod tests {
             Some("cycles")
         );
         assert_eq!(event("main;a 1"), None);
+        assert_eq!(event("a 1 2.000003: irq:entry:"), Some("irq:entry"));
+        assert_eq!(event("a 1 2.000003: cycles:ukhppp:"), Some("cycles"));
     }
 
     #[test]
