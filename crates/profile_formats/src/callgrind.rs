@@ -117,7 +117,7 @@ impl Reader {
                 self.columns = events
                     .iter()
                     .map(|event| builder.sample_type(event, "count"))
-                    .collect();
+                    .collect::<Result<_, _>>()?;
             }
             Some(("positions", positions)) => {
                 self.has_instructions = positions.contains("instr");

@@ -40,10 +40,10 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         ));
     }
     let columns = match &name {
-        Some(name) => vec![builder.sample_type(name, "count")],
+        Some(name) => vec![builder.sample_type(name, "count")?],
         None => vec![
-            builder.sample_type("contentions", "count"),
-            builder.sample_type("delay", "nanoseconds"),
+            builder.sample_type("contentions", "count")?,
+            builder.sample_type("delay", "nanoseconds")?,
         ],
     };
     let mut maps = Maps::behind(bytes, builder)?;
