@@ -140,7 +140,7 @@ impl Target<'_> {
             let parsed = Snapshot::parse(&labels.bytes, request.permit());
             snapshot = parsed.map_err(malformed(|error: &SnapshotError| match error {
                 SnapshotError::NoRoom(no_room) => Some(*no_room),
-                SnapshotError::Wire(_) => None,
+                SnapshotError::Wire(_) | SnapshotError::Long => None,
             }))?;
             recording = part(&parts, "jfr");
             if recording.is_empty() {
