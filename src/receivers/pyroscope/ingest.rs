@@ -77,7 +77,8 @@ impl Target<'_> {
             subject: Arc::new(self.sender.subject(&all)),
             profile: profile.filter(|name| !name.is_empty()).map(Arc::from),
             start: *from,
-            duration: Duration::from_nanos(until - from),
+            // Without a duration, `alloc_space` and others would count from the start of the process.
+            duration: Duration::from_nanos((until - from).max(1)),
             is_interval: true,
         }
     }
