@@ -22,7 +22,7 @@ use tributary_pyroscope::snapshot::{Snapshot, SnapshotError};
 use tributary_pyroscope::stacks::{StackError, Stacks, groups, lines};
 use tributary_pyroscope::{tree, trie};
 
-/// SeriesLabel with the name of the service in the query, if the labels have another one.
+/// Label with the name of the service in the query, if the labels have another one.
 const APP_NAME: &str = "app_name";
 
 /// Converts a request.
