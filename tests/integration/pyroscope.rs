@@ -330,6 +330,22 @@ async fn recording_arrives_as_profiles_of_pyroscope() {
 }
 
 #[tokio::test]
+async fn ingest_without_times_is_no_counter_from_the_start() {
+    let chain = Chain::start("").await;
+    let query = "/ingest?name=shop&format=pprof";
+    let post = chain.post(query, &[], file(6)).await;
+    assert_eq!(post.status, 200, "{}", post.text());
+    let durations: Vec<u64> = chain
+        .arrived(1)
+        .await
+        .iter()
+        .map(|of| of.duration)
+        .collect();
+    assert_eq!(durations, [1]);
+    chain.collector.assert_conservation().await;
+}
+
+#[tokio::test]
 async fn contexts_of_a_recording_become_its_labels() {
     let chain = Chain::start("").await;
     // The samples have the context 9, and context 9 has the label `route=/cart`.
