@@ -1,21 +1,18 @@
 //! Collects the samples of a file within its limits.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::common::v1::{
-    AnyValue, ArrayValue, InstrumentationScope, KeyValue,
-};
 use tributary_memory::Permit;
 use tributary_profiles::dictionary::{
     Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType,
 };
 use tributary_profiles::id::{
-    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, SampleId, StackId,
+    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, StackId,
 };
-use tributary_profiles::model::{Header, Profile, Samples, ScopeProfiles};
+use tributary_profiles::model::ScopeProfiles;
 use tributary_profiles::names;
 use tributary_profiles::pprof::Repairs;
-use tributary_profiles::table::Records;
 
+use crate::column::{Column, any, scope};
 use crate::error::{Fault, FormatError};
 use crate::limits::Limits;
 
@@ -49,14 +46,6 @@ pub(crate) struct Frame<'t> {
     pub(crate) mapping: MappingId,
     /// Value of `profile.frame.type`.
     pub(crate) kind: &'t str,
-}
-
-/// The profile of one sample type.
-#[derive(Debug)]
-struct Column {
-    header: Header,
-    keys: Records<SampleId, SampleKey>,
-    totals: Vec<i64>,
 }
 
 /// Profiles in the making: one for each sample type. Equal samples are added up.
@@ -125,16 +114,7 @@ impl<'b> Builder<'b> {
         if self.columns.len() == SAMPLE_TYPES {
             return Err(too_large("sample types", SAMPLE_TYPES));
         }
-        self.columns.push(Column {
-            header: Header {
-                sample_type,
-                period_type: sample_type,
-                period: 1,
-                ..Header::default()
-            },
-            keys: Records::without_zero(),
-            totals: Vec::new(),
-        });
+        self.columns.push(Column::new(sample_type));
         Ok(self.columns.len() - 1)
     }
 
@@ -351,11 +331,7 @@ impl<'b> Builder<'b> {
             return Ok(());
         }
         self.pending = 0;
-        let of = |column: &Column| {
-            // The columns become samples at the end.
-            column.keys.bytes() + column.totals.capacity() * (size_of::<i64>() + Samples::BYTES)
-        };
-        let columns: usize = self.columns.iter().map(of).sum();
+        let columns: usize = self.columns.iter().map(Column::bytes).sum();
         let bytes = columns + self.dictionary.bytes().saturating_sub(self.before);
         if bytes > self.limits.memory {
             return Err(too_large("bytes in memory", self.limits.memory));
@@ -370,55 +346,9 @@ impl<'b> Builder<'b> {
     /// single sample of 0.
     pub(crate) fn finish(mut self) -> Result<(ScopeProfiles, usize), Fault> {
         self.meter(CHARGED)?;
-        let (time, duration) = (self.time, self.duration);
-        let first = self
-            .columns
-            .iter()
-            .flat_map(|column| column.keys.entries())
-            .next()
-            .copied();
-        let mut profiles = Vec::new();
-        for column in self.columns {
-            let mut samples = Samples::default();
-            samples.reserve(column.totals.len());
-            for (key, total) in column.keys.entries().iter().zip(&column.totals) {
-                samples.push(*key, &[*total], &[]);
-            }
-            // An empty profile looks like a failure, and some readers refuse it.
-            if let (true, Some(key)) = (samples.is_empty(), first) {
-                samples.push(key, &[0], &[]);
-            }
-            profiles.push(Profile {
-                header: Header {
-                    time,
-                    duration,
-                    ..column.header
-                },
-                samples,
-            });
-        }
-        let order = (0..).take(profiles.len()).map(|at| any(Any::IntValue(at)));
-        let order = ArrayValue {
-            values: order.collect(),
-        };
-        let scope = ScopeProfiles {
-            scope: Some(InstrumentationScope {
-                attributes: vec![KeyValue {
-                    key: names::SAMPLE_TYPE_ORDER.to_owned(),
-                    value: Some(any(Any::ArrayValue(order))),
-                    key_strindex: 0,
-                }],
-                ..InstrumentationScope::default()
-            }),
-            schema_url: String::new(),
-            profiles,
-        };
+        let scope = scope(self.columns, self.time, self.duration);
         Ok((scope, self.charged))
     }
-}
-
-fn any(value: Any) -> AnyValue {
-    AnyValue { value: Some(value) }
 }
 
 fn too_large(what: &'static str, limit: usize) -> Fault {
