@@ -1,6 +1,8 @@
 //! Reads files of profiles, detects their format and takes them apart: OTLP as protobuf or JSON, pprof, and the formats of
 //! `tributary-profile-formats`.
 
+use std::borrow::Cow;
+
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -27,6 +29,16 @@ pub(crate) enum FileKind {
     Pprof,
     /// Another profiler's format.
     Foreign(Format),
+}
+
+impl FileKind {
+    /// Returns the format of another profiler.
+    pub(crate) fn format(self) -> Option<Format> {
+        match self {
+            FileKind::Foreign(format) => Some(format),
+            FileKind::Otlp | FileKind::OtlpJson | FileKind::Pprof => None,
+        }
+    }
 }
 
 /// Detects the format of decompressed bytes, which may be truncated. Folded stacks are text without
@@ -105,27 +117,30 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<ExportProfilesServiceRequest, Strin
 
 /// Splits a file into messages: one message, or several with four bytes of length (big-endian)
 /// before each. No message begins with a zero byte, and every length below 16 MiB does.
-pub(crate) fn messages(bytes: &[u8]) -> Result<Vec<&[u8]>, String> {
-    if bytes.first() != Some(&0) {
-        return Ok(vec![bytes]);
-    }
-    let mut messages = Vec::new();
-    let mut rest = bytes;
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+///
+/// The list would be larger than a file of many small messages, so there is none. Nothing follows an error.
+pub(crate) fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], String>> {
+    let mut rest = Some(bytes);
+    let has_lengths = bytes.first() == Some(&0);
+    std::iter::from_fn(move || {
+        let left = rest.take()?;
+        if !has_lengths {
+            return Some(Ok(left));
+        }
+        let Some((length, after)) = left.split_first_chunk::<4>() else {
+            let cut = || Err("the file ends within the length of a message".to_owned());
+            return (!left.is_empty()).then(cut);
+        };
         let length = u32::from_be_bytes(*length) as usize;
         let Some((message, after)) = after.split_at_checked(length) else {
             let missing = length - after.len();
-            return Err(format!(
+            return Some(Err(format!(
                 "the file ends {missing} bytes before the end of its last message"
-            ));
+            )));
         };
-        messages.push(message);
-        rest = after;
-    }
-    match rest {
-        [] => Ok(messages),
-        _ => Err("the file ends within the length of a message".to_owned()),
-    }
+        rest = Some(after);
+        Some(Ok(message))
+    })
 }
 
 /// Reason why profiles were not read.
@@ -139,10 +154,22 @@ pub(crate) enum FileError {
     NoRoom(#[from] NoRoom),
 }
 
-impl From<FormatError> for FileError {
-    fn from(error: FormatError) -> Self {
+/// Reason why a file was not converted.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConvertError {
+    /// The file is not a usable pprof file, or there is no memory.
+    #[error("{0}")]
+    Pprof(#[from] pprof::Error),
+    /// The file is not a usable file of another profiler, or there is no memory.
+    #[error("{0}")]
+    Foreign(#[from] FormatError),
+}
+
+impl From<ConvertError> for FileError {
+    fn from(error: ConvertError) -> Self {
         match error {
-            FormatError::NoRoom(no_room) => FileError::NoRoom(no_room),
+            ConvertError::Pprof(pprof::Error::NoRoom(no_room))
+            | ConvertError::Foreign(FormatError::NoRoom(no_room)) => FileError::NoRoom(no_room),
             error => FileError::Malformed(error.to_string()),
         }
     }
@@ -168,6 +195,7 @@ pub(crate) fn read_profiles(
             let mut compactor = Compactor::new();
             permit.grow(bytes.len())?;
             for request in requests(bytes, kind).map_err(|error| malformed(&error))? {
+                let request = request.map_err(|error| malformed(&error))?;
                 valid(&request).map_err(|error| malformed(&error))?;
                 permit.grow(decoded_bytes(&request))?;
                 let added = compactor.add_encoded(&request);
@@ -177,7 +205,7 @@ pub(crate) fn read_profiles(
         }
         FileKind::Pprof | FileKind::Foreign(_) => {
             let mut dictionary = Dictionary::new();
-            let converted = convert(bytes, kind, options, permit, &mut dictionary, None)?;
+            let converted = convert(bytes, kind.format(), options, permit, &mut dictionary, None)?;
             let resource = executable(&dictionary, converted.main);
             let profiles = Profiles {
                 dictionary,
@@ -194,46 +222,49 @@ pub(crate) fn read_profiles(
     Ok((profiles, Repairs::default()))
 }
 
-/// Converts a pprof file or a file of another profiler over a dictionary. `permit` grows by the memory of the profiles,
-/// before they are made.
+/// Converts a file of another profiler's format, or a pprof file if there is none, over a dictionary. `permit` grows by
+/// the memory of the profiles, before they are made.
 ///
 /// # Errors
-/// See [`FileError`].
+/// See [`ConvertError`].
 pub(crate) fn convert(
     bytes: &[u8],
-    kind: FileKind,
+    format: Option<Format>,
     options: &pprof::ReadOptions,
     permit: &mut Permit,
     into: &mut Dictionary,
     relocations: Option<&mut Relocations>,
-) -> Result<pprof::Converted, FileError> {
-    if let FileKind::Foreign(format) = kind {
+) -> Result<pprof::Converted, ConvertError> {
+    if let Some(format) = format {
         let limits = Limits {
             input: options.limit,
             ..Limits::default()
         };
         return Ok(formats::read(bytes, Some(format), &limits, permit, into)?);
     }
-    permit.grow(bytes.len().saturating_mul(PER_BYTE_OF_PPROF))?;
-    let read = PprofReader::new().read(bytes, options, permit, into, relocations);
-    read.map_err(|error| match error {
-        pprof::Error::NoRoom(no_room) => FileError::NoRoom(no_room),
-        error => FileError::Malformed(error.to_string()),
-    })
+    let needed = bytes.len().saturating_mul(PER_BYTE_OF_PPROF);
+    permit.grow(needed).map_err(pprof::Error::NoRoom)?;
+    Ok(PprofReader::new().read(bytes, options, permit, into, relocations)?)
 }
 
 /// Returns the encoded requests of a file.
-pub(crate) fn requests(bytes: &[u8], kind: FileKind) -> Result<Vec<Vec<u8>>, String> {
+pub(crate) fn requests(
+    bytes: &[u8],
+    kind: FileKind,
+) -> Result<impl Iterator<Item = Result<Cow<'_, [u8]>, String>>, String> {
+    let mut json = None;
     if kind == FileKind::OtlpJson {
         let request = json::to_wire(Signal::Profiles, bytes)
             .map_err(|error| format!("not OTLP profiles as JSON: {error}"))?;
         if request.is_empty() && bytes.trim_ascii() != b"{}" {
             return Err("the JSON is not OTLP profiles: `resourceProfiles` is missing".into());
         }
-        return Ok(vec![request]);
+        json = Some(Ok(Cow::Owned(request)));
     }
-    let messages = messages(bytes)?;
-    Ok(messages.into_iter().map(<[u8]>::to_vec).collect())
+    let encoded = (kind != FileKind::OtlpJson).then(|| messages(bytes));
+    let encoded = encoded.into_iter().flatten();
+    let encoded = encoded.map(|message| message.map(Cow::Borrowed));
+    Ok(json.into_iter().chain(encoded))
 }
 
 /// Returns a resource with the name of the program, because OTLP has no first mapping.
@@ -306,12 +337,13 @@ mod tests {
     #[test]
     fn messages_with_a_length_before_them_are_taken_apart() {
         let framed = [&[0, 0, 0, 2][..], b"ab", &[0, 0, 0, 1], b"c"].concat();
-        assert_eq!(messages(&framed).unwrap(), [&b"ab"[..], b"c"]);
-        assert_eq!(messages(b"abc").unwrap(), [b"abc"]);
-        assert_eq!(messages(b"").unwrap(), [b""]);
-        let short = messages(&framed[..8]).unwrap_err();
+        let all = |file| messages(file).collect::<Result<Vec<_>, _>>();
+        assert_eq!(all(&framed).unwrap(), [&b"ab"[..], b"c"]);
+        assert_eq!(all(b"abc").unwrap(), [b"abc"]);
+        assert_eq!(all(b"").unwrap(), [b""]);
+        let short = all(&framed[..8]).unwrap_err();
         assert!(short.contains("within the length"), "{short}");
-        let short = messages(&[0, 0, 0, 2, 9]).unwrap_err();
+        let short = all(&[0, 0, 0, 2, 9]).unwrap_err();
         assert!(short.contains("1 bytes before"), "{short}");
     }
 }

@@ -173,6 +173,14 @@ const PROTO: (&str, &str) = ("content-type", "application/proto");
 const JSON: (&str, &str) = ("content-type", "application/json");
 const GZIP: (&str, &str) = ("content-encoding", "gzip");
 
+/// Header of a form whose parts [`part`] writes.
+const FORM: (&str, &str) = ("content-type", "multipart/form-data; boundary=xyz");
+
+fn part(name: &str, data: &[u8]) -> Vec<u8> {
+    let head = format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
+    [head.as_bytes(), data, b"\r\n"].concat()
+}
+
 #[tokio::test]
 async fn pushed_series_arrive_over_connect_and_grpc() {
     let chain = Chain::start("").await;
@@ -231,11 +239,6 @@ async fn ingested_formats_have_names_and_totals_of_pyroscope() {
              format={format}"
         )
     };
-    let form = ("content-type", "multipart/form-data; boundary=xyz");
-    let part = |name: &str, data: &[u8]| {
-        let head = format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n");
-        [head.as_bytes(), data, b"\r\n"].concat()
-    };
     let config =
         br#"{"alloc_space": {"units": "bytes", "aggregation": "sum", "cumulative": false}}"#;
     let body = [
@@ -253,7 +256,7 @@ async fn ingested_formats_have_names_and_totals_of_pyroscope() {
         (query("shop", "pprof"), vec![], file(6)),
         (
             format!("/pyroscope{}", query("shop", "")),
-            vec![form],
+            vec![FORM],
             body.concat(),
         ),
         (query("shop.cpu", "folded"), vec![], folded.to_vec()),
@@ -324,6 +327,50 @@ async fn recording_arrives_as_profiles_of_pyroscope() {
         );
         assert!(!profile.labels.iter().any(|label| label == "jfr.context_id"));
     }
+}
+
+#[tokio::test]
+async fn ingest_without_times_is_no_counter_from_the_start() {
+    let chain = Chain::start("").await;
+    let query = "/ingest?name=shop&format=pprof";
+    let post = chain.post(query, &[], file(6)).await;
+    assert_eq!(post.status, 200, "{}", post.text());
+    let durations: Vec<u64> = chain
+        .arrived(1)
+        .await
+        .iter()
+        .map(|of| of.duration)
+        .collect();
+    assert_eq!(durations, [1]);
+    chain.collector.assert_conservation().await;
+}
+
+#[tokio::test]
+async fn contexts_of_a_recording_become_its_labels() {
+    let chain = Chain::start("").await;
+    // The samples have the context 9, and context 9 has the label `route=/cart`.
+    let labels = b"\x0a\x0a\x08\x09\x12\x06\x0a\x04\x08\x01\x10\x02\x12\x09\x08\x01\x12\x05route\x12\x09\x08\x02\x12\x05/cart";
+    let body = [
+        part(
+            "jfr",
+            include_bytes!("../../crates/profile_formats/fixtures/small.jfr"),
+        ),
+        part("labels", &gzip(labels)),
+        b"--xyz--\r\n".to_vec(),
+    ];
+    let query = "/ingest?name=shop&format=jfr&from=1700000000&until=1700000010";
+    let post = chain.post(query, &[FORM], body.concat()).await;
+    assert_eq!(post.status, 200, "{}", post.text());
+    let all = chain.arrived(1).await;
+    let [profile] = all.as_slice() else {
+        panic!("{all:?}");
+    };
+    assert_eq!(
+        (&*profile.scope, &*profile.kind, profile.total),
+        ("process_cpu", "cpu:nanoseconds", 60_000_000)
+    );
+    assert_eq!(profile.labels, ["route", "thread.id", "thread.name"]);
+    chain.collector.assert_conservation().await;
 }
 
 #[tokio::test]
@@ -408,6 +455,13 @@ async fn malformed_requests_get_clear_text() {
             "not a PushRequest as JSON",
         ),
         (PUSH, vec![], vec![], 415, "the content type must be"),
+        (
+            PUSH,
+            vec![PROTO, ("X-Scope-OrgID", "\u{e9}")],
+            push(1),
+            400,
+            "the header `X-Scope-OrgID` must be ASCII text",
+        ),
         (
             "/v1/pprof",
             vec![],

@@ -1,21 +1,18 @@
 //! Collects the samples of a file within its limits.
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
-use opentelemetry_proto::tonic::common::v1::{
-    AnyValue, ArrayValue, InstrumentationScope, KeyValue,
-};
 use tributary_memory::Permit;
 use tributary_profiles::dictionary::{
     Dictionary, Function, Line, Location, Mapping, SampleKey, ValueType,
 };
 use tributary_profiles::id::{
-    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, SampleId, StackId,
+    AttributeId, AttributeSetId, Id as _, LocationId, MappingId, StackId,
 };
-use tributary_profiles::model::{Header, Profile, Samples, ScopeProfiles};
+use tributary_profiles::model::ScopeProfiles;
 use tributary_profiles::names;
 use tributary_profiles::pprof::Repairs;
-use tributary_profiles::table::Records;
 
+use crate::column::{Column, any, scope};
 use crate::error::{Fault, FormatError};
 use crate::limits::Limits;
 
@@ -27,8 +24,11 @@ pub(crate) const THREAD_ID: &str = "thread.id";
 /// Maximum number of sample types, as in pprof files.
 const SAMPLE_TYPES: usize = 64;
 
-/// Maximum size of all names of frames together, in bytes. A few bytes may refer to a long name many times.
+/// Maximum size of all interned texts together, in bytes. A few bytes may refer to a long text many times.
 const NAMES: usize = 4 << 30;
+
+/// Maximum length of all stacks together, in frames. A few bytes may refer to a deep node of a call tree.
+const FRAMES: usize = 1 << 28;
 
 /// Number of interned ids after which the memory is accounted for.
 const CHARGED: usize = 4096;
@@ -48,14 +48,6 @@ pub(crate) struct Frame<'t> {
     pub(crate) kind: &'t str,
 }
 
-/// The profile of one sample type.
-#[derive(Debug)]
-struct Column {
-    header: Header,
-    keys: Records<SampleId, SampleKey>,
-    totals: Vec<i64>,
-}
-
 /// Profiles in the making: one for each sample type. Equal samples are added up.
 #[derive(Debug)]
 pub(crate) struct Builder<'b> {
@@ -72,9 +64,10 @@ pub(crate) struct Builder<'b> {
     charged: usize,
     /// Ids interned since the memory was accounted for.
     pending: usize,
-    /// Bytes of names that were interned.
+    /// Bytes of texts that were interned.
     named: usize,
-    has_too_many_types: bool,
+    /// Frames of stacks that were interned.
+    stacked: usize,
     time: u64,
     duration: u64,
 }
@@ -96,7 +89,7 @@ impl<'b> Builder<'b> {
             charged: 0,
             pending: 0,
             named: 0,
-            has_too_many_types: false,
+            stacked: 0,
             time: 0,
             duration: 0,
         }
@@ -107,32 +100,22 @@ impl<'b> Builder<'b> {
         (self.time, self.duration) = (time, duration);
     }
 
-    /// Returns the position of a sample type, and adds it if it is missing. If there are too many, the next sample is
-    /// refused.
-    pub(crate) fn sample_type(&mut self, kind: &str, unit: &str) -> usize {
+    /// Returns the position of a sample type, and adds it if it is missing.
+    pub(crate) fn sample_type(&mut self, kind: &str, unit: &str) -> Result<usize, Fault> {
         let sample_type = ValueType {
             kind: self.dictionary.string(kind),
             unit: self.dictionary.string(unit),
         };
         let mut columns = self.columns.iter();
         let known = columns.position(|column| column.header.sample_type == sample_type);
-        known.unwrap_or_else(|| {
-            if self.columns.len() == SAMPLE_TYPES {
-                self.has_too_many_types = true;
-                return 0;
-            }
-            self.columns.push(Column {
-                header: Header {
-                    sample_type,
-                    period_type: sample_type,
-                    period: 1,
-                    ..Header::default()
-                },
-                keys: Records::without_zero(),
-                totals: Vec::new(),
-            });
-            self.columns.len() - 1
-        })
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        if self.columns.len() == SAMPLE_TYPES {
+            return Err(too_large("sample types", SAMPLE_TYPES));
+        }
+        self.columns.push(Column::new(sample_type));
+        Ok(self.columns.len() - 1)
     }
 
     /// Sets the sampling period of one sample type.
@@ -175,11 +158,7 @@ impl<'b> Builder<'b> {
     pub(crate) fn frames(&mut self, frames: &[Frame<'_>]) -> Result<LocationId, Fault> {
         let mut lines = Vec::new();
         for frame in frames {
-            self.named += frame.name.len() + frame.system_name.len() + frame.filename.len();
-            if self.named > NAMES {
-                let (what, limit) = ("bytes in names of frames", NAMES);
-                return Err(Fault::Other(FormatError::TooLarge { what, limit }));
-            }
+            self.named(frame.name.len() + frame.system_name.len() + frame.filename.len())?;
             let function = Function {
                 name: self.dictionary.string(frame.name),
                 system_name: self.dictionary.string(frame.system_name),
@@ -227,6 +206,7 @@ impl<'b> Builder<'b> {
         file_offset: u64,
         filename: &str,
     ) -> Result<MappingId, Fault> {
+        self.named(filename.len())?;
         let mapping = Mapping {
             start: range.start,
             limit: range.end,
@@ -241,6 +221,7 @@ impl<'b> Builder<'b> {
 
     /// Interns an attribute with a text.
     pub(crate) fn text(&mut self, key: &str, value: &str) -> Result<AttributeId, Fault> {
+        self.named(key.len() + value.len())?;
         let id = self.dictionary.string_attribute(key, value);
         self.meter(8 + value.len() / 16)?;
         Ok(id)
@@ -269,10 +250,11 @@ impl<'b> Builder<'b> {
     /// Interns a stack, the leaf first.
     pub(crate) fn stack(&mut self, stack: &[LocationId]) -> Result<StackId, Fault> {
         if stack.len() > self.limits.stack {
-            return Err(Fault::Other(FormatError::TooLarge {
-                what: "frames in one stack",
-                limit: self.limits.stack,
-            }));
+            return Err(too_large("frames in one stack", self.limits.stack));
+        }
+        self.stacked += stack.len();
+        if self.stacked > FRAMES {
+            return Err(too_large("frames in all stacks", FRAMES));
         }
         let id = self.dictionary.stack(stack);
         self.meter(stack.len())?;
@@ -297,10 +279,6 @@ impl<'b> Builder<'b> {
         attributes: AttributeSetId,
         values: &[(usize, i64)],
     ) -> Result<(), Fault> {
-        if self.has_too_many_types {
-            let (what, limit) = ("sample types", SAMPLE_TYPES);
-            return Err(Fault::Other(FormatError::TooLarge { what, limit }));
-        }
         let key = SampleKey {
             stack,
             attributes,
@@ -326,6 +304,15 @@ impl<'b> Builder<'b> {
         self.meter(4)
     }
 
+    /// Counts the bytes of texts before they are interned.
+    fn named(&mut self, bytes: usize) -> Result<(), Fault> {
+        self.named += bytes;
+        match self.named > NAMES {
+            true => Err(too_large("bytes in names", NAMES)),
+            false => Ok(()),
+        }
+    }
+
     /// Takes memory for the tables of a parser.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
         Ok(self.permit.grow(bytes)?)
@@ -344,17 +331,10 @@ impl<'b> Builder<'b> {
             return Ok(());
         }
         self.pending = 0;
-        let of = |column: &Column| {
-            // The columns become samples at the end.
-            column.keys.bytes() + column.totals.capacity() * (size_of::<i64>() + Samples::BYTES)
-        };
-        let columns: usize = self.columns.iter().map(of).sum();
+        let columns: usize = self.columns.iter().map(Column::bytes).sum();
         let bytes = columns + self.dictionary.bytes().saturating_sub(self.before);
         if bytes > self.limits.memory {
-            return Err(Fault::Other(FormatError::TooLarge {
-                what: "bytes in memory",
-                limit: self.limits.memory,
-            }));
+            return Err(too_large("bytes in memory", self.limits.memory));
         }
         let lacking = bytes.saturating_sub(self.charged);
         self.permit.grow(lacking)?;
@@ -366,53 +346,73 @@ impl<'b> Builder<'b> {
     /// single sample of 0.
     pub(crate) fn finish(mut self) -> Result<(ScopeProfiles, usize), Fault> {
         self.meter(CHARGED)?;
-        let (time, duration) = (self.time, self.duration);
-        let first = self
-            .columns
-            .iter()
-            .flat_map(|column| column.keys.entries())
-            .next()
-            .copied();
-        let mut profiles = Vec::new();
-        for column in self.columns {
-            let mut samples = Samples::default();
-            samples.reserve(column.totals.len());
-            for (key, total) in column.keys.entries().iter().zip(&column.totals) {
-                samples.push(*key, &[*total], &[]);
-            }
-            // An empty profile looks like a failure, and some readers refuse it.
-            if let (true, Some(key)) = (samples.is_empty(), first) {
-                samples.push(key, &[0], &[]);
-            }
-            profiles.push(Profile {
-                header: Header {
-                    time,
-                    duration,
-                    ..column.header
-                },
-                samples,
-            });
-        }
-        let order = (0..).take(profiles.len()).map(|at| any(Any::IntValue(at)));
-        let order = ArrayValue {
-            values: order.collect(),
-        };
-        let scope = ScopeProfiles {
-            scope: Some(InstrumentationScope {
-                attributes: vec![KeyValue {
-                    key: names::SAMPLE_TYPE_ORDER.to_owned(),
-                    value: Some(any(Any::ArrayValue(order))),
-                    key_strindex: 0,
-                }],
-                ..InstrumentationScope::default()
-            }),
-            schema_url: String::new(),
-            profiles,
-        };
+        let scope = scope(self.columns, self.time, self.duration);
         Ok((scope, self.charged))
     }
 }
 
-fn any(value: Any) -> AnyValue {
-    AnyValue { value: Some(value) }
+fn too_large(what: &'static str, limit: usize) -> Fault {
+    Fault::Other(FormatError::TooLarge { what, limit })
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_memory::Budget;
+
+    use super::*;
+
+    /// Builds with a budget of 1 MiB.
+    fn build(build: impl Fn(&mut Builder<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
+        let mut permit = Budget::new(1 << 20).empty_permit();
+        let mut dictionary = Dictionary::new();
+        let mut builder = Builder::new(&mut dictionary, &Limits::default(), &mut permit);
+        build(&mut builder)
+    }
+
+    #[test]
+    fn all_interned_texts_count_toward_one_limit() {
+        let full = Err(too_large("bytes in names", NAMES));
+        let filled = |then: fn(&mut Builder<'_>) -> Result<(), Fault>| {
+            build(|builder| {
+                builder.named = NAMES - 2;
+                then(builder)
+            })
+        };
+        let mapping = |builder: &mut Builder<'_>| builder.mapping(0..0, 0, "abc").map(drop);
+        assert_eq!(filled(mapping), full);
+        assert_eq!(filled(|builder| builder.text("k", "ab").map(drop)), full);
+        let frame = |builder: &mut Builder<'_>| {
+            let name = "abc";
+            let frame = Frame {
+                name,
+                ..Frame::default()
+            };
+            builder.frame(&frame).map(drop)
+        };
+        assert_eq!(filled(frame), full);
+        assert_eq!(filled(|builder| builder.text("k", "a").map(drop)), Ok(()));
+    }
+
+    #[test]
+    fn stacks_are_bounded_in_sum() {
+        let read = build(|builder| {
+            let location = builder.frame(&Frame::default())?;
+            builder.stacked = FRAMES - 1;
+            builder.stack(&[location])?;
+            builder.stack(&[location]).map(drop)
+        });
+        assert_eq!(read, Err(too_large("frames in all stacks", FRAMES)));
+    }
+
+    #[test]
+    fn sample_type_beyond_the_limit_is_refused() {
+        let read = build(|builder| {
+            for at in 0..SAMPLE_TYPES {
+                builder.sample_type(&at.to_string(), "count")?;
+            }
+            assert_eq!(builder.sample_type("0", "count"), Ok(0));
+            builder.sample_type("more", "count").map(drop)
+        });
+        assert_eq!(read, Err(too_large("sample types", SAMPLE_TYPES)));
+    }
 }

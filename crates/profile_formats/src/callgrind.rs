@@ -61,7 +61,7 @@ struct Reader {
     file: Rc<str>,
     function: Rc<str>,
     columns: Vec<usize>,
-    /// Which positions precede the costs: a line, and an instruction before it.
+    /// Positions that precede the costs: a line, and an instruction before it.
     positions: Vec<u64>,
     has_instructions: bool,
     /// Whether the next line of costs belongs to a call.
@@ -117,7 +117,7 @@ impl Reader {
                 self.columns = events
                     .iter()
                     .map(|event| builder.sample_type(event, "count"))
-                    .collect();
+                    .collect::<Result<_, _>>()?;
             }
             Some(("positions", positions)) => {
                 self.has_instructions = positions.contains("instr");

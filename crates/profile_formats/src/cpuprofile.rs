@@ -100,8 +100,8 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
     }
     let own = own_values(&file, find)?;
     let columns = [
-        builder.sample_type("samples", "count"),
-        builder.sample_type("wall", "nanoseconds"),
+        builder.sample_type("samples", "count")?,
+        builder.sample_type("wall", "nanoseconds")?,
     ];
     let mut stack = Vec::new();
     for (own, at) in own.iter().zip(0..) {

@@ -93,18 +93,33 @@ impl Fault {
         Fault::Whole(problem.into())
     }
 
-    /// Adds the format.
+    /// Adds the format, and cuts off a description of the size of the file.
     pub(crate) fn of(self, format: Format) -> FormatError {
         match self {
             Fault::At(at, problem) => FormatError::Malformed {
                 format,
                 at,
-                problem,
+                problem: shortened(problem),
             },
-            Fault::Whole(problem) => FormatError::Unusable { format, problem },
+            Fault::Whole(problem) => FormatError::Unusable {
+                format,
+                problem: shortened(problem),
+            },
             Fault::Other(error) => error,
         }
     }
+}
+
+/// Maximum size of a description in bytes. A description may quote a word of the file.
+const SHOWN: usize = 256;
+
+fn shortened(mut problem: String) -> String {
+    if problem.len() > SHOWN {
+        problem.truncate(problem.floor_char_boundary(SHOWN));
+        problem.push_str("...");
+        problem.shrink_to_fit();
+    }
+    problem
 }
 
 impl From<NoRoom> for Fault {

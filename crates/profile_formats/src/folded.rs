@@ -20,7 +20,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
     let lines = memchr_iter(b'\n', bytes).count() + 1;
     builder.grow(lines * STACK)?;
     let totals = folded::totals(text).map_err(|error| Fault::whole(error.to_string()))?;
-    let column = builder.sample_type("samples", "count");
+    let column = builder.sample_type("samples", "count")?;
     let mut locations = Vec::new();
     for (stack, value) in totals {
         locations.clear();

@@ -40,10 +40,10 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         ));
     }
     let columns = match &name {
-        Some(name) => vec![builder.sample_type(name, "count")],
+        Some(name) => vec![builder.sample_type(name, "count")?],
         None => vec![
-            builder.sample_type("contentions", "count"),
-            builder.sample_type("delay", "nanoseconds"),
+            builder.sample_type("contentions", "count")?,
+            builder.sample_type("delay", "nanoseconds")?,
         ],
     };
     let mut maps = Maps::behind(bytes, builder)?;
@@ -163,7 +163,10 @@ impl Symbols {
         }
         let line = line.trim_start_matches('#').trim_start();
         if let Some(labels) = line.strip_prefix("labels:") {
-            let labels = labels.get(..LABELS).unwrap_or(labels).trim();
+            let labels = labels.trim();
+            if labels.len() > LABELS {
+                return Ok(());
+            }
             let labels: BTreeMap<String, String> = serde_json::from_str(labels).unwrap_or_default();
             let mut attributes = Vec::new();
             for (key, value) in labels {

@@ -103,8 +103,8 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         remove_handler(&mut stacks);
     }
     let columns = [
-        builder.sample_type("samples", "count"),
-        builder.sample_type("cpu", "nanoseconds"),
+        builder.sample_type("samples", "count")?,
+        builder.sample_type("cpu", "nanoseconds")?,
     ];
     builder.period("cpu", "nanoseconds", period);
     let mut locations = Vec::new();

@@ -69,7 +69,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
     let columns: Vec<usize> = types
         .iter()
         .map(|(kind, unit)| builder.sample_type(kind, unit))
-        .collect();
+        .collect::<Result<_, _>>()?;
     builder.period("space", "bytes", header.rate.max(1));
     let mut maps = Maps::behind(bytes, builder)?;
     let mut symbols = Symbols::default();

@@ -70,8 +70,8 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
         let kept = if has_allocations { 4 } else { 2 };
         let values = types.clone().zip(values).take(kept);
         let values: Vec<_> = values
-            .map(|((kind, unit), value)| (builder.sample_type(kind, unit), value))
-            .collect();
+            .map(|((kind, unit), value)| Ok((builder.sample_type(kind, unit)?, value)))
+            .collect::<Result<_, Fault>>()?;
         builder.sample(&locations, AttributeSetId::default(), &values)?;
     }
     builder.period("space", "bytes", rate.max(1));

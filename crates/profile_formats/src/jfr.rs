@@ -25,8 +25,8 @@ const HEADER: usize = 68;
 /// Types of events that have no class.
 const METADATA: i64 = 0;
 const CHECKPOINT: i64 = 1;
-/// Memory of the metadata of a chunk for each byte.
-const METADATA_PER_BYTE: usize = 16;
+/// Memory of the metadata of a chunk for each byte: an empty text has one byte, and takes an allocation and its entry.
+const METADATA_PER_BYTE: usize = 64;
 
 pub(crate) fn begins_like(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)

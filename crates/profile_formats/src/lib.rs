@@ -16,6 +16,7 @@
 
 mod builder;
 mod callgrind;
+mod column;
 mod cpuprofile;
 mod error;
 mod folded;

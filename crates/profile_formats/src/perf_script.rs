@@ -67,13 +67,18 @@ impl<'l> Header<'l> {
             time,
             period,
             // Modifiers follow the name: `cycles:u`. A tracepoint has a name of two parts: `sched:sched_switch`.
-            event: match event.split_once(':') {
-                Some((name, modifiers)) if modifiers.len() <= 5 => name,
+            event: match event.rsplit_once(':') {
+                Some((name, modifiers)) if modifiers.chars().all(is_modifier) => name,
                 _ => event,
             },
             frame: rest,
         })
     }
+}
+
+/// Whether a letter is a modifier of an event: see "EVENT MODIFIERS" of the manual page `perf-list`.
+fn is_modifier(letter: char) -> bool {
+    "ukhIGHpPSDWeb".contains(letter)
 }
 
 /// Splits off the first word.
@@ -192,8 +197,8 @@ impl<'t> Samples<'t> {
         let event = header.event;
         let first = self.first_event.get_or_insert_with(|| event.to_owned());
         let count = match *first == event {
-            true => builder.sample_type("samples", "count"),
-            false => builder.sample_type(&format!("{event}_samples"), "count"),
+            true => builder.sample_type("samples", "count")?,
+            false => builder.sample_type(&format!("{event}_samples"), "count")?,
         };
         self.values = vec![(count, 1)];
         if let Some(period) = header.period {
@@ -201,7 +206,8 @@ impl<'t> Samples<'t> {
                 "task-clock" | "cpu-clock" => "nanoseconds",
                 _ => "count",
             };
-            self.values.push((builder.sample_type(event, unit), period));
+            self.values
+                .push((builder.sample_type(event, unit)?, period));
         }
         let mut attributes = vec![
             builder.text(crate::builder::THREAD_NAME, header.command)?,
@@ -309,6 +315,8 @@ mod tests {
             event("a 1 2.000003: cycles:u:  ffff main (/a)"),
             Some("cycles")
         );
+        assert_eq!(event("a 1 2.000003: irq:entry:"), Some("irq:entry"));
+        assert_eq!(event("a 1 2.000003: cycles:ukhppp:"), Some("cycles"));
         assert_eq!(event("main;a 1"), None);
     }
 

@@ -93,7 +93,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
             let unit = &profile.unit;
             Fault::whole(format!("profile {number} has the unknown unit `{unit}`"))
         })?;
-        let column = builder.sample_type(unit.kind, unit.unit);
+        let column = builder.sample_type(unit.kind, unit.unit)?;
         if unit.unit == "nanoseconds" {
             let (start, end) = (profile.start_value, profile.end_value);
             let lasted = unit.scaled(end).saturating_sub(unit.scaled(start));

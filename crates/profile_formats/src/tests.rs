@@ -92,3 +92,57 @@ fn evented_speedscope_profile_counts_own_time() {
     let cut = error(&file.as_bytes()[..80], Format::Speedscope);
     assert!(cut.contains("line 1, column 80"), "{cut}");
 }
+
+#[test]
+fn error_is_short_whatever_the_size_of_a_word() {
+    let long = "\u{e9}".repeat(100_000);
+    let unit = speedscope(&format!(
+        r#"{{"type":"sampled","name":"a","unit":"{long}","startValue":0,"endValue":0}}"#
+    ));
+    let kind = unit.replace(r#""sampled""#, r#""none""#);
+    let kind = kind
+        .replace(&long, "none")
+        .replace(r#""type":"none""#, &format!(r#""type":"{long}""#));
+    for (file, format) in [
+        (unit, Format::Speedscope),
+        (kind, Format::Speedscope),
+        (format!(r#"{{"nodes":"{long}"}}"#), Format::CpuProfile),
+        (
+            format!("version: 1\nevents: Ir\n1{long} 5\n"),
+            Format::Callgrind,
+        ),
+        (
+            format!("version: 1\nevents: Ir\n1 {long}\n"),
+            Format::Callgrind,
+        ),
+        (format!("a {}", "1".repeat(100_000)), Format::Folded),
+        (format!("heap profile: {long}\n"), Format::HeapText),
+    ] {
+        let error = error(file.as_bytes(), format);
+        assert!(error.len() < 400, "{format}: {} bytes", error.len());
+    }
+}
+
+#[test]
+fn long_labels_of_a_goroutine_are_ignored() {
+    let labels = |value: &str| {
+        let file = format!(
+            "goroutine profile: total 1\n1 @ 0x1\n# labels: {{\"key\":\"{value}\"}}\n#\t0x1\tmain.main+0x1\t/a.go:1\n"
+        );
+        let read = profiles(file.as_bytes());
+        let key = read
+            .iter()
+            .next()
+            .unwrap()
+            .samples
+            .iter()
+            .next()
+            .unwrap()
+            .key;
+        read.dictionary.attributes(key.attributes).len()
+    };
+    assert_eq!(labels("a"), 1);
+    // One byte before the first character would end within a character at the limit.
+    assert_eq!(labels(&"\u{e9}".repeat(1 << 16)), 0);
+    assert_eq!(labels(&format!("a{}", "\u{e9}".repeat(1 << 16))), 0);
+}

@@ -30,7 +30,7 @@ pub enum FoldedError {
     NotWhole {
         /// Line number, from 1.
         line: usize,
-        /// Number at the end of the line.
+        /// Number at the end of the line, or its beginning.
         number: String,
     },
     /// A line ends with a number of more than 64 bits.
@@ -38,7 +38,7 @@ pub enum FoldedError {
     TooLarge {
         /// Line number, from 1.
         line: usize,
-        /// Number at the end of the line.
+        /// Number at the end of the line, or its beginning.
         number: String,
     },
     /// Every line has two numbers, as written by difffolded.pl.
@@ -127,10 +127,14 @@ pub fn totals(text: &str) -> Result<BTreeMap<&str, i64>, FoldedError> {
     Ok(totals)
 }
 
+/// Maximum size of a number in an error, in bytes.
+const SHOWN: usize = 64;
+
 fn stack_and_value(line: &str, number: usize) -> Result<(&str, i64), FoldedError> {
     let no_number = FoldedError::NoNumber { line: number };
     let (stack, value) = line.rsplit_once([' ', '\t']).ok_or(no_number.clone())?;
-    let text = value.to_owned();
+    let text = value.get(..value.floor_char_boundary(SHOWN));
+    let text = text.unwrap_or_default().to_owned();
     match value.parse() {
         Ok(value) => Ok((stack.trim(), value)),
         Err(_) if is_whole(value) => Err(FoldedError::TooLarge {
@@ -257,6 +261,14 @@ mod tests {
                 number: number("99999999999999999999")
             }
         );
+    }
+
+    #[test]
+    fn long_number_is_cut_off_in_error() {
+        for text in ["1".repeat(10_000), format!("1.{}", "1".repeat(10_000))] {
+            let error = read(&format!("a {text}")).unwrap_err().to_string();
+            assert!(error.len() < 256, "{error}");
+        }
     }
 
     fn read_and_written(text: &str) -> String {

@@ -1,14 +1,14 @@
 //! Labels of a series.
 
-/// SeriesLabel with the name of the profile, such as `process_cpu`.
+/// Label with the name of the profile, such as `process_cpu`.
 pub const NAME: &str = "__name__";
-/// SeriesLabel with the name of the service.
+/// Label with the name of the service.
 pub const SERVICE_NAME: &str = "service_name";
-/// SeriesLabel with the name of the agent, such as `gospy`.
+/// Label with the name of the agent, such as `gospy`.
 pub const SPY: &str = "pyroscope_spy";
-/// SeriesLabel with the identity of a process, which distinguishes instances of a service.
+/// Label with the identity of a process, which distinguishes instances of a service.
 pub const SESSION_ID: &str = "__session_id__";
-/// SeriesLabel that is `false` if the values do not count from the start of the process.
+/// Label that is `false` if the values do not count from the start of the process.
 pub const DELTA: &str = "__delta__";
 
 /// Maximum number of labels of a series. Pyroscope's default is 30.

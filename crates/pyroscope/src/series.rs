@@ -13,7 +13,7 @@ use tributary_profiles::pprof::LinkLabels;
 use tributary_profiles::pprof::write::write;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::labels::{self, DELTA, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, SeriesLabel, is_public};
+use crate::labels::{DELTA, MAX_NAME, MAX_VALUE, NAME, SERVICE_NAME, SeriesLabel, is_public};
 use crate::push::put_series;
 
 /// Attribute with the name of a service.
@@ -104,7 +104,16 @@ fn by_interval(scope: ScopeProfiles) -> impl Iterator<Item = ScopeProfiles> {
 }
 
 /// Divides the profiles of a scope by their names.
-fn by_name(scope: ScopeProfiles, dictionary: &mut Dictionary) -> BTreeMap<String, ScopeProfiles> {
+fn by_name(
+    mut scope: ScopeProfiles,
+    dictionary: &mut Dictionary,
+) -> BTreeMap<String, ScopeProfiles> {
+    for profile in &mut scope.profiles {
+        let kind = &mut profile.header.sample_type.kind;
+        if let Some(legal) = legal_type(dictionary.text(*kind)) {
+            *kind = dictionary.string(&legal);
+        }
+    }
     let attributes = scope.scope.iter().flat_map(|scope| &scope.attributes);
     let own = attributes
         .filter(|attribute| attribute.key == names::PROFILE_NAME)
@@ -167,7 +176,7 @@ fn labels_of(
     let service = service.and_then(text).filter(|name| !name.is_empty());
     let service = service.unwrap_or_else(|| UNKNOWN_SERVICE.to_owned());
     let mut all = vec![
-        (NAME.to_owned(), name.to_owned()),
+        (NAME.to_owned(), legal_name(name)),
         (SERVICE_NAME.to_owned(), shortened(service)),
     ];
     let counts_from_start = scope.profiles.iter().any(|Profile { header, .. }| {
@@ -180,7 +189,13 @@ fn labels_of(
     }
     for attribute in attributes().filter(|attribute| attribute.key != SERVICE) {
         let name = label_name(&attribute.key);
-        let is_new = is_public(&name) && labels::find(&all, &name).is_none();
+        // Pyroscope stores dots as underscores.
+        let stored = name.replace('.', "_");
+        let is_new = is_public(&stored)
+            && !name.is_empty()
+            && all
+                .iter()
+                .all(|(known, _)| known.replace('.', "_") != stored);
         if let Some(value) = text(attribute).filter(|value| is_new && !value.is_empty()) {
             if all.len() >= max_labels {
                 break;
@@ -193,11 +208,32 @@ fn labels_of(
 
 /// Returns the label of an attribute: characters other than letters, digits, `_` and `.` become `_`.
 fn label_name(key: &str) -> String {
-    let legal = |c: char| match c {
-        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '.' => c,
+    legal(key, '.', MAX_NAME)
+}
+
+/// Returns a profile's name that Pyroscope accepts: a name of a metric in Prometheus.
+fn legal_name(name: &str) -> String {
+    legal(name, ':', MAX_VALUE)
+}
+
+/// Returns at most `longest` characters of a name. Characters other than letters, digits, `_` and `also` become `_`, and a
+/// `_` precedes a digit at the start.
+fn legal(name: &str, also: char, longest: usize) -> String {
+    let prefix = name.starts_with(|first: char| first.is_ascii_digit());
+    let characters = name.chars().map(|c| match c {
+        c if c.is_ascii_alphanumeric() || c == also => c,
         _ => '_',
-    };
-    key.chars().take(MAX_NAME).map(legal).collect()
+    });
+    let prefix = prefix.then_some('_').into_iter();
+    prefix.chain(characters).take(longest).collect()
+}
+
+/// Returns the sample type for Pyroscope if it differs: a dash is refused, and a colon separates the parts of a profile's
+/// type.
+fn legal_type(kind: &str) -> Option<String> {
+    let is_illegal = |c: char| matches!(c, '-' | ':');
+    kind.contains(is_illegal)
+        .then(|| kind.replace(is_illegal, "_"))
 }
 
 /// Returns the value of an attribute as text; `None` for a list, a map or bytes.
@@ -228,7 +264,8 @@ fn bytes_of(scope: &ScopeProfiles, dictionary: &Dictionary) -> usize {
     samples.saturating_add(dictionary.bytes())
 }
 
-/// Returns the id of a profile as a UUID: the same for the same profile, so that a profile that was sent twice counts once.
+/// Returns the id of a profile as a UUID: the same for the same profile. Pyroscope does not promise that a profile that was
+/// sent twice counts once.
 fn id(scope: &ScopeProfiles, file: &[u8]) -> String {
     let own = scope.profiles.iter().find_map(|of| of.header.profile_id);
     let id = match (own, scope.profiles.len()) {
@@ -400,6 +437,18 @@ mod tests {
             ),
             (["wall", "nanoseconds"], None, "wall", "wall:nanoseconds 3"),
             (["events", "count"], None, "events", "events:count 3"),
+            (
+                ["L1-dcache-loads", "count"],
+                None,
+                "L1_dcache_loads",
+                "L1_dcache_loads:count 3",
+            ),
+            (
+                ["sched:sched_switch", "count"],
+                Some("7 a/b:c"),
+                "_7_a_b:c",
+                "sched_sched_switch:count 3",
+            ),
         ] {
             let (labels, written) = single(profiles(kind, name, &[]));
             assert_eq!(
@@ -426,11 +475,15 @@ mod tests {
             attribute("k8s.pod.name", "a"),
             attribute("service.name", "shop"),
             attribute("a b", "c"),
+            attribute("a.b", "stored as a_b"),
+            attribute("service_name", "stored twice"),
+            attribute("", "empty"),
+            attribute("9a", "e"),
             attribute("__name__", "wrong"),
             attribute("__session_id__", "0a"),
             attribute("late", "d"),
         ];
-        let all = written(profiles(["cpu", "nanoseconds"], None, &attributes), 6);
+        let all = written(profiles(["cpu", "nanoseconds"], None, &attributes), 7);
         let labels: Vec<_> = all[0]
             .labels
             .iter()
@@ -442,6 +495,7 @@ mod tests {
             ("__delta__", "false"),
             ("k8s.pod.name", "a"),
             ("a_b", "c"),
+            ("_9a", "e"),
             ("__session_id__", "0a"),
         ];
         assert_eq!(labels, expected);

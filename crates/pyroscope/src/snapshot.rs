@@ -5,20 +5,20 @@
 //! message LabelsSnapshot { map<int64, Context> contexts = 1; map<int64, string> strings = 2; }
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tributary_memory::{NoRoom, Permit};
 use tributary_otlp::reader::{Fields, Value, WireFault};
 
-use crate::labels::SeriesLabel;
+use crate::labels::{MAX_LABELS, MAX_VALUE};
 
 /// Memory of an entry of a map.
 const PER_ENTRY: usize = 128;
 
-/// Labels by the contexts that events of a recording name.
+/// Labels by the contexts that events of a recording name: ids of a name and of a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    contexts: HashMap<i64, Vec<(i64, i64)>>,
+    contexts: HashMap<i64, BTreeMap<i64, i64>>,
     strings: HashMap<i64, String>,
 }
 
@@ -28,6 +28,9 @@ pub enum SnapshotError {
     /// The bytes are not the message.
     #[error("the labels are not a LabelsSnapshot: {}", .0.text())]
     Wire(WireFault),
+    /// A name or a value is longer than [`MAX_VALUE`].
+    #[error("a text of the labels is longer than {MAX_VALUE} bytes")]
+    Long,
     /// The memory budget has no room for the labels.
     #[error("{0}")]
     NoRoom(#[from] NoRoom),
@@ -55,18 +58,23 @@ impl Snapshot {
                 1 => {
                     permit.grow(PER_ENTRY)?;
                     let (key, context) = entry_of(entry)?;
-                    let mut labels = Vec::new();
+                    let mut labels = BTreeMap::new();
                     for field in Fields::new(context) {
                         let field = field?;
                         if let (1, Value::Bytes(label)) = (field.number, field.value) {
                             permit.grow(PER_ENTRY)?;
-                            labels.push(numbers(label)?);
+                            // Of several entries with one key, the last one counts, as in any map of protobuf.
+                            let (name, value) = numbers(label)?;
+                            labels.insert(name, value);
                         }
                     }
                     snapshot.contexts.insert(key, labels);
                 }
                 2 => {
                     let (key, text) = entry_of(entry)?;
+                    if text.len() > MAX_VALUE {
+                        return Err(SnapshotError::Long);
+                    }
                     permit.grow(PER_ENTRY + text.len())?;
                     let text = String::from_utf8_lossy(text).into_owned();
                     snapshot.strings.insert(key, text);
@@ -82,15 +90,13 @@ impl Snapshot {
         self.contexts.is_empty()
     }
 
-    /// Returns the labels of a context, ordered by name. Labels without text are left out.
-    pub fn labels(&self, context: i64) -> Vec<SeriesLabel> {
-        let text = |id: &i64| self.strings.get(id).cloned();
+    /// Returns names and values of at most [`MAX_LABELS`] labels of a context. Labels without text are left out.
+    pub fn labels(&self, context: i64) -> impl Iterator<Item = (&str, &str)> {
+        let text = |id: &i64| self.strings.get(id).map(String::as_str);
         let pairs = self.contexts.get(&context).into_iter().flatten();
-        let mut labels: Vec<SeriesLabel> = pairs
-            .filter_map(|(name, value)| Some((text(name)?, text(value)?)))
-            .collect();
-        labels.sort();
-        labels
+        pairs
+            .filter_map(move |(name, value)| Some((text(name)?, text(value)?)))
+            .take(MAX_LABELS)
     }
 
     /// Returns the contexts.
@@ -130,6 +136,7 @@ fn numbers(entry: &[u8]) -> Result<(i64, i64), WireFault> {
 #[cfg(test)]
 mod tests {
     use tributary_memory::Budget;
+    use tributary_otlp::reader::put_varint;
 
     use super::*;
 
@@ -150,10 +157,47 @@ mod tests {
     fn labels_of_a_context_have_texts() {
         let mut permit = Budget::new(1 << 20).empty_permit();
         let snapshot = Snapshot::parse(&message(), &mut permit).unwrap();
-        let label = ("route".to_owned(), "/cart".to_owned());
-        assert_eq!(snapshot.labels(7), [label]);
-        assert_eq!(snapshot.labels(8), []);
+        assert!(snapshot.labels(7).eq([("route", "/cart")]));
+        assert_eq!(snapshot.labels(8).count(), 0);
         assert!(Snapshot::parse(b"", &mut permit).unwrap().is_empty());
+    }
+
+    #[test]
+    fn context_has_each_name_once_and_few_labels() {
+        let mut permit = Budget::new(1 << 20).empty_permit();
+        let pair = |name: u8, value: u8| field(1, &[0x08, name, 0x10, value]);
+        let context = |labels: Vec<u8>| {
+            let mut entry = vec![0x08, 7, 0x12];
+            put_varint(labels.len() as u64, &mut entry);
+            entry.extend(labels);
+            let mut message = vec![0x0a];
+            put_varint(entry.len() as u64, &mut message);
+            [message, entry].concat()
+        };
+        let text = |id: u8, text: &[u8]| field(2, &[&[0x08, id][..], &field(2, text)].concat());
+        let twice = context([pair(1, 2).repeat(1000), pair(1, 3)].concat());
+        let twice = [twice, text(1, b"route"), text(2, b"/a"), text(3, b"/b")].concat();
+        let snapshot = Snapshot::parse(&twice, &mut permit).unwrap();
+        assert!(snapshot.labels(7).eq([("route", "/b")]));
+
+        let many = (1..100).flat_map(|id| pair(id, id)).collect();
+        let mut message = context(many);
+        message.extend((1..100).flat_map(|id| text(id, b"a")));
+        let snapshot = Snapshot::parse(&message, &mut permit).unwrap();
+        assert_eq!(snapshot.labels(7).count(), MAX_LABELS);
+    }
+
+    #[test]
+    fn long_text_is_refused() {
+        let mut permit = Budget::new(1 << 20).empty_permit();
+        let mut text = vec![0x12];
+        put_varint(MAX_VALUE as u64 + 1, &mut text);
+        text.resize(text.len() + MAX_VALUE + 1, b'a');
+        let mut message = vec![0x12];
+        put_varint(text.len() as u64, &mut message);
+        message.extend(text);
+        let long = Snapshot::parse(&message, &mut permit);
+        assert_eq!(long, Err(SnapshotError::Long));
     }
 
     #[test]

@@ -15,6 +15,9 @@ pub const MAX_STACK: usize = 1 << 20;
 const PER_BYTE: usize = 10;
 /// Memory of a stack in addition to its text.
 const PER_STACK: usize = 128;
+/// Maximum size of all stacks with values together, in bytes, equal stacks included. A few bytes of a tree make a long
+/// stack.
+const MAX_READ: usize = 1 << 30;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// The reason why stacks cannot be read.
@@ -40,6 +43,9 @@ pub enum StackError {
     /// A stack is too long.
     #[error("a stack has more than {MAX_STACK} bytes")]
     Long,
+    /// The stacks are too long in sum.
+    #[error("all stacks together have more than {MAX_READ} bytes")]
+    Many,
     /// The tree is too deep.
     #[error("the tree is deeper than {0} nodes")]
     Deep(usize),
@@ -52,6 +58,8 @@ pub enum StackError {
 #[derive(Debug)]
 pub struct Stacks<'p> {
     totals: BTreeMap<String, i64>,
+    /// Bytes of all stacks that were added.
+    read: usize,
     permit: &'p mut Permit,
 }
 
@@ -60,6 +68,7 @@ impl<'p> Stacks<'p> {
     pub fn new(permit: &'p mut Permit) -> Self {
         Stacks {
             totals: BTreeMap::new(),
+            read: 0,
             permit,
         }
     }
@@ -67,13 +76,17 @@ impl<'p> Stacks<'p> {
     /// Adds a stack; empty stacks and zeros are ignored.
     ///
     /// # Errors
-    /// The stack is too long, or there is no memory.
+    /// The stack is too long, all stacks are too long in sum, or there is no memory.
     pub fn add(&mut self, stack: &str, value: i64) -> Result<(), StackError> {
         if stack.is_empty() || value == 0 {
             return Ok(());
         }
         if stack.len() > MAX_STACK {
             return Err(StackError::Long);
+        }
+        self.read += stack.len();
+        if self.read > MAX_READ {
+            return Err(StackError::Many);
         }
         if let Some(total) = self.totals.get_mut(stack) {
             *total = total.saturating_add(value);
@@ -89,6 +102,10 @@ impl<'p> Stacks<'p> {
     /// # Errors
     /// See [`add`](Self::add).
     pub fn add_bytes(&mut self, stack: &[u8], value: u64) -> Result<(), StackError> {
+        // Most nodes of a tree have no own value, and their stacks may be long.
+        if value == 0 {
+            return Ok(());
+        }
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         self.add(&String::from_utf8_lossy(stack), value)
     }
@@ -281,6 +298,19 @@ pub(crate) mod tests {
             read(1 << 30, |stacks| lines(long.as_bytes(), stacks)),
             Err(StackError::Long)
         );
+    }
+
+    #[test]
+    fn stacks_are_bounded_in_sum() {
+        let stack = "x".repeat(MAX_STACK);
+        let error = read(1 << 30, |stacks| {
+            stacks.read = MAX_READ - MAX_STACK;
+            stacks.add_bytes(stack.as_bytes(), 0)?;
+            stacks.add_bytes(stack.as_bytes(), 1)?;
+            stacks.add_bytes(b"x", 0)?;
+            stacks.add_bytes(b"x", 1)
+        });
+        assert_eq!(error, Err(StackError::Many));
     }
 
     #[test]

@@ -10,21 +10,22 @@ use prost::Message as _;
 use super::ids;
 use super::origin::Origin;
 use crate::pipeline::batch::{Metadata, Nack, metadata_bytes};
+use crate::profile_files::{self, ConvertError};
 use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
 use tributary_memory::{NoRoom, Permit};
-use tributary_profile_formats::{self as formats, Format, FormatError, Limits};
+use tributary_profile_formats::{self as formats, Format, FormatError};
 use tributary_profiles::id::MappingId;
 use tributary_profiles::model::{Profile, ResourceProfiles, ScopeProfiles};
-use tributary_profiles::pprof::{PprofReader, ReadOptions};
+use tributary_profiles::pprof::ReadOptions;
 use tributary_profiles::relocations::Relocations;
 use tributary_profiles::{Dictionary, Profiles, pprof};
 
 /// A converted file.
 #[derive(Debug)]
 pub(crate) struct Converted {
-    /// One resource with one scope, with a profile for each sample type.
+    /// Profiles of one request.
     pub(crate) profiles: Profiles,
     /// Headers of the request that contained the file, if they are kept.
     pub(crate) metadata: Option<Arc<Metadata>>,
@@ -164,25 +165,21 @@ pub(crate) fn decode(
 ) -> Result<(pprof::Converted, Permit), Refused> {
     let ReceivedBytes { bytes, mut permit } = held;
     let Rules { options, limit_key } = rules;
-    let read = match format.or_else(|| formats::detect(&bytes)) {
-        Some(format) => {
-            let limits = Limits {
-                input: options.limit,
-                ..Limits::default()
-            };
-            formats::read(&bytes, Some(format), &limits, &mut permit, dictionary)
-                .map_err(|error| unusable(error, limit_key))
-        }
-        None => {
-            let needed = bytes.len().saturating_mul(CONVERTED_BYTES_PER_BYTE);
-            permit.grow(needed).map_err(Refused::NoRoom)?;
-            let mut reader = PprofReader::new();
-            let read = reader.read(&bytes, options, &mut permit, dictionary, relocations);
-            read.map_err(|error| refuse(error, limit_key))
-        }
-    };
+    let format = format.or_else(|| formats::detect(&bytes));
+    let read = profile_files::convert(
+        &bytes,
+        format,
+        options,
+        &mut permit,
+        dictionary,
+        relocations,
+    );
     drop(bytes);
-    Ok((read?, permit))
+    let converted = read.map_err(|error| match error {
+        ConvertError::Pprof(error) => refuse(error, limit_key),
+        ConvertError::Foreign(error) => unusable(error, limit_key),
+    })?;
+    Ok((converted, permit))
 }
 
 /// Returns profiles with their resource, the name of their scope, the times that a file lacks, and ids. `file` is the
@@ -258,8 +255,6 @@ fn header_bytes(resource: &ResourceProfiles) -> usize {
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Memory of a scope: its name and attributes, of which one has a number for each profile.
 pub(crate) const SCOPE_BYTES: usize = 512;
-/// Memory of profiles for each byte of the file.
-const CONVERTED_BYTES_PER_BYTE: usize = 8;
 /// Memory of a request in addition to its bytes: the batch, its permit, and an entry in a queue.
 pub(crate) const BATCH_BYTES: usize = 512;
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -20,6 +20,7 @@ use tributary_compression::decompress::decompress;
 use tributary_config::ComponentId;
 use tributary_memory::Budget;
 use tributary_otlp::Signal;
+use tributary_profile_formats::FormatError;
 use tributary_profiles::pprof::{ReadOptions, Repairs};
 
 /// Entry to the pipeline, shared by all sections of the receiver. Clones refer to the same intake.
@@ -56,8 +57,10 @@ impl From<Refused> for Nack {
         match refused {
             Refused::Unreadable(_) => Nack::invalid(format!("not a usable pprof file: {reason}")),
             Refused::Malformed(reason) => Nack::invalid(reason),
+            Refused::Unusable(FormatError::TooLarge { .. }) | Refused::TooLarge(..) => {
+                Nack::permanent(Code::ResourceExhausted, reason)
+            }
             Refused::Unusable(_) => Nack::invalid(reason),
-            Refused::TooLarge(..) => Nack::permanent(Code::ResourceExhausted, reason),
             Refused::NoRoom(no_room) if no_room.may_fit_later() => Nack::exhausted(
                 "the memory budget of this collector is used up; try again later",
                 RETRY_AFTER,

@@ -22,7 +22,7 @@ use tributary_pyroscope::snapshot::{Snapshot, SnapshotError};
 use tributary_pyroscope::stacks::{StackError, Stacks, groups, lines};
 use tributary_pyroscope::{tree, trie};
 
-/// SeriesLabel with the name of the service in the query, if the labels have another one.
+/// Label with the name of the service in the query, if the labels have another one.
 const APP_NAME: &str = "app_name";
 
 /// Converts a request.
@@ -77,7 +77,8 @@ impl Target<'_> {
             subject: Arc::new(self.sender.subject(&all)),
             profile: profile.filter(|name| !name.is_empty()).map(Arc::from),
             start: *from,
-            duration: Duration::from_nanos(until - from),
+            // Without a duration, `alloc_space` and others would count from the start of the process.
+            duration: Duration::from_nanos((until - from).max(1)),
             is_interval: true,
         }
     }
@@ -140,7 +141,7 @@ impl Target<'_> {
             let parsed = Snapshot::parse(&labels.bytes, request.permit());
             snapshot = parsed.map_err(malformed(|error: &SnapshotError| match error {
                 SnapshotError::NoRoom(no_room) => Some(*no_room),
-                SnapshotError::Wire(_) => None,
+                SnapshotError::Wire(_) | SnapshotError::Long => None,
             }))?;
             recording = part(&parts, "jfr");
             if recording.is_empty() {

@@ -1,6 +1,7 @@
 //! Recordings of Java Flight Recorder: Pyroscope's names of their profiles, and the labels of their samples.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 
@@ -90,8 +91,12 @@ pub(super) fn relabel(
         for sample in profile.samples.iter() {
             let mut key = sample.key;
             let labelled = known.entry(key.attributes);
-            key.attributes =
-                *labelled.or_insert_with(|| labelled_set(key.attributes, snapshot, dictionary));
+            key.attributes = match labelled {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => {
+                    *new.insert(labelled_set(key.attributes, snapshot, dictionary, permit)?)
+                }
+            };
             samples.push(key, sample.values, sample.timestamps);
         }
         profile.samples = samples;
@@ -99,12 +104,16 @@ pub(super) fn relabel(
     Ok(())
 }
 
+/// Memory of a label as an attribute, in addition to its text.
+const LABEL_BYTES: usize = 128;
+
 /// Returns attributes with the labels of their context in place of the context.
 fn labelled_set(
     set: AttributeSetId,
     snapshot: &Snapshot,
     dictionary: &mut Dictionary,
-) -> AttributeSetId {
+    permit: &mut Permit,
+) -> Result<AttributeSetId, NoRoom> {
     let mut attributes: Vec<AttributeId> = Vec::new();
     let mut context = None;
     for id in dictionary.attributes(set) {
@@ -115,14 +124,15 @@ fn labelled_set(
         }
     }
     let Some(context) = context else {
-        return set;
+        return Ok(set);
     };
     if let Some(Value::IntValue(context)) = dictionary.any_value(context).value {
         for (name, value) in snapshot.labels(context) {
-            attributes.push(dictionary.string_attribute(&name, &value));
+            permit.grow(LABEL_BYTES + name.len() + value.len())?;
+            attributes.push(dictionary.string_attribute(name, value));
         }
     }
-    dictionary.attribute_set(&attributes)
+    Ok(dictionary.attribute_set(&attributes))
 }
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -214,5 +224,22 @@ mod tests {
             let keys = attributes.map(|id| dictionary.text(dictionary.get_attribute(*id).key));
             assert_eq!(keys.collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn labels_take_memory_before_they_are_interned() {
+        let message = b"\x0a\x0a\x08\x07\x12\x06\x0a\x04\x08\x01\x10\x02\x12\x05\x08\x01\x12\x01a\x12\x05\x08\x02\x12\x01b";
+        let snapshot = Snapshot::parse(message, &mut Budget::new(1 << 20).empty_permit()).unwrap();
+        let mut dictionary = Dictionary::new();
+        let mut scope = ScopeProfiles {
+            profiles: vec![profile("cpu", "nanoseconds", 3, &mut dictionary)],
+            ..ScopeProfiles::default()
+        };
+        // There is room for the samples alone.
+        let mut permit =
+            Budget::new(scope.profiles[0].samples.bytes() + LABEL_BYTES).empty_permit();
+        let before = dictionary.bytes();
+        assert!(relabel(&mut scope, &snapshot, &mut dictionary, &mut permit).is_err());
+        assert_eq!(dictionary.bytes(), before);
     }
 }

@@ -22,7 +22,8 @@ impl Sender {
     /// Returns the profiled subject with these labels.
     ///
     /// Labels become attributes of the same name, and `service_name` becomes `service.name`. Private labels are left out,
-    /// except for the session, which distinguishes processes of a service.
+    /// except for the session, which distinguishes processes of a service. Of labels that become one attribute, the
+    /// first one counts.
     pub(super) fn subject(&self, labels: &[SeriesLabel]) -> Subject {
         let mut attributes: Vec<KeyValue> = Vec::with_capacity(labels.len() + 2);
         for (name, value) in labels {
@@ -30,7 +31,8 @@ impl Sender {
                 labels::SERVICE_NAME => SERVICE_NAME,
                 name => name,
             };
-            if labels::is_public(key) && !value.is_empty() && !self.owns(key) {
+            let is_new = attributes.iter().all(|known| known.key != key);
+            if is_new && labels::is_public(key) && !value.is_empty() && !self.owns(key) {
                 attributes.push(text(key, value));
             }
         }
@@ -71,6 +73,7 @@ mod tests {
             ("__session_id__", "0a"),
             ("__delta__", "false"),
             ("service_name", "shop"),
+            ("service.name", "other"),
             ("pod", "a"),
             ("empty", ""),
         ];

@@ -276,7 +276,15 @@ impl Agents {
             }
         };
         let identity = self.identity.clone();
-        let tenant = text(TENANT).filter(|tenant| !tenant.is_empty());
+        let tenant = match (head.headers.contains_key(TENANT), text(TENANT)) {
+            // Profiles of a tenant must not become profiles without a tenant.
+            (true, None) => {
+                return Err(Nack::invalid(
+                    "the header `X-Scope-OrgID` must be ASCII text",
+                ));
+            }
+            (_, tenant) => tenant.filter(|tenant| !tenant.is_empty()),
+        };
         Ok(Work {
             content,
             sender: Sender {

@@ -209,18 +209,18 @@ impl<'e, 'c> Events<'e, 'c> {
         let mut values = [(0, 0); 2];
         for (value, (name, unit, measure)) in values.iter_mut().zip(rule.types) {
             *value = match measure {
-                Measure::Count => (builder.sample_type(name, unit), 1),
+                Measure::Count => (builder.sample_type(name, unit)?, 1),
                 Measure::Bytes(fields) => {
                     let size = |field: &&str| event.sizes.iter().find(|size| size.0 == *field);
                     let mut sizes = fields.iter().filter_map(size).map(|size| size.1);
                     let size = sizes.find(|size| *size != 0);
-                    (builder.sample_type(name, unit), size.unwrap_or_default())
+                    (builder.sample_type(name, unit)?, size.unwrap_or_default())
                 }
                 Measure::Duration => (
-                    builder.sample_type(name, unit),
+                    builder.sample_type(name, unit)?,
                     self.nanoseconds(event.duration),
                 ),
-                Measure::Period(of) => self.time(rule, of, &event, builder),
+                Measure::Period(of) => self.time(rule, of, &event, builder)?,
             };
         }
         let attributes =
@@ -248,7 +248,7 @@ impl<'e, 'c> Events<'e, 'c> {
         mut of: &'static str,
         event: &Event,
         builder: &mut Builder<'_>,
-    ) -> (usize, i64) {
+    ) -> Result<(usize, i64), Fault> {
         if rule.event == EXECUTION {
             let state = usize::try_from(event.state).ok();
             let state = state.and_then(|state| self.states.get(state));
@@ -257,8 +257,8 @@ impl<'e, 'c> Events<'e, 'c> {
             }
         }
         if event.sampling_period > 0 {
-            let column = builder.sample_type(of, "nanoseconds");
-            return (column, self.nanoseconds(event.sampling_period));
+            let column = builder.sample_type(of, "nanoseconds")?;
+            return Ok((column, self.nanoseconds(event.sampling_period)));
         }
         let Some(period) = self.settings.period(of) else {
             // Without a period, the samples have no time.
@@ -267,10 +267,10 @@ impl<'e, 'c> Events<'e, 'c> {
                 "wall" => "wall_samples",
                 _ => "native_samples",
             };
-            return (builder.sample_type(name, "count"), event.samples);
+            return Ok((builder.sample_type(name, "count")?, event.samples));
         };
-        let column = builder.sample_type(of, "nanoseconds");
+        let column = builder.sample_type(of, "nanoseconds")?;
         builder.period_of(column, of, "nanoseconds", period);
-        (column, event.samples.saturating_mul(period))
+        Ok((column, event.samples.saturating_mul(period)))
     }
 }

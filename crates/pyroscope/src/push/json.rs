@@ -47,7 +47,7 @@ struct Sample {
 pub fn from_json(request: &[u8], permit: &mut Permit) -> Result<Vec<Series>, PushError> {
     permit.grow(request.len().saturating_mul(2))?;
     let request: Request =
-        serde_json::from_slice(request).map_err(|error| PushError::Json(error.to_string()))?;
+        serde_json::from_slice(request).map_err(|error| PushError::Json(shortened(error)))?;
     let mut all = Vec::with_capacity(request.series.0.len());
     for raw in request.series.0 {
         let mut series = Series::default();
@@ -60,6 +60,19 @@ pub fn from_json(request: &[u8], permit: &mut Permit) -> Result<Vec<Series>, Pus
         all.push(series);
     }
     Ok(all)
+}
+
+/// Maximum size of a description in bytes. A description may quote a text of the request.
+const SHOWN: usize = 256;
+
+fn shortened(error: serde_json::Error) -> String {
+    let mut text = error.to_string();
+    if text.len() > SHOWN {
+        text.truncate(text.floor_char_boundary(SHOWN));
+        text.push_str("...");
+        text.shrink_to_fit();
+    }
+    text
 }
 
 /// Decodes base64 of either alphabet, with or without padding, as JSON of protobuf allows.
@@ -143,6 +156,13 @@ mod tests {
         assert_eq!(first.profiles, [&[0xfb, 0xff][..], &[0xfb, 0xff]]);
         assert_eq!(*second, Series::default());
         assert_eq!(read("{}").unwrap(), []);
+    }
+
+    #[test]
+    fn error_does_not_have_the_size_of_the_request() {
+        let json = format!(r#"{{"series": "{}"}}"#, "\u{e9}".repeat(10_000));
+        let text = read(&json).unwrap_err().to_string();
+        assert!(text.len() < 400, "{text}");
     }
 
     #[test]

@@ -141,10 +141,11 @@ const TEXT: &str = "this is text; give OTLP profiles as protobuf or JSON";
 fn check_file(file: &Path, fetching: &fetch::Fetching) -> Result<Checked, String> {
     let bytes = input::read(file, fetching)?;
     let kind = file_kind(&bytes);
-    let messages = match kind {
-        FileKind::OtlpJson => requests(&bytes, kind)?,
-        _ => requests(&bytes, FileKind::Otlp)?,
+    let kind_of_messages = match kind {
+        FileKind::OtlpJson => kind,
+        _ => FileKind::Otlp,
     };
+    let messages: Vec<_> = requests(&bytes, kind_of_messages)?.collect::<Result<_, _>>()?;
     let mut checked = Checked::default();
     for (at, bytes) in messages.iter().enumerate() {
         let place = match messages.len() {

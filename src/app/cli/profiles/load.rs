@@ -99,6 +99,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
         match kind {
             FileKind::Otlp | FileKind::OtlpJson => {
                 for request in requests(&bytes, kind).map_err(failed)? {
+                    let request = request.map_err(failed)?;
                     valid(&request).map_err(failed)?;
                     let added = merger.add_encoded(&request);
                     added.map_err(|error| failed(error.to_string()))?;
@@ -108,7 +109,7 @@ pub(super) fn merge(files: &[PathBuf], reading: &Reading) -> Result<Loaded, Stri
                 let (dictionary, relocations) = merger.dictionary();
                 let read = convert(
                     &bytes,
-                    kind,
+                    kind.format(),
                     &reading.options(),
                     &mut unlimited(),
                     dictionary,

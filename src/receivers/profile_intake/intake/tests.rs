@@ -42,3 +42,15 @@ async fn file_without_memory_is_retryable() {
     assert!(matches!(take(vec![0xff]).await, Refused::Unreadable(_)));
     assert_eq!(unreadable(), 1);
 }
+
+#[test]
+fn file_that_exceeds_a_limit_is_too_large_for_the_client() {
+    let (what, limit) = ("frames in one stack", 1);
+    let nack = Nack::from(Refused::Unusable(FormatError::TooLarge { what, limit }));
+    assert_eq!(
+        (nack.code, nack.retryable),
+        (Code::ResourceExhausted, false)
+    );
+    let unknown = Nack::from(Refused::Unusable(FormatError::Unknown));
+    assert_eq!(unknown.code, Code::InvalidArgument);
+}
