@@ -713,7 +713,8 @@ fn nested_expressions_do_not_overflow_stack() {
             .first()
             .map(|problem| problem.message.clone())
     };
-    for (open, close) in [("(", ")"), ("-", ""), ("-(", ")")] {
+    let keys = ("span.attributes[", "]");
+    for (open, close) in [("(", ")"), ("-", ""), ("-(", ")"), keys] {
         assert_eq!(deep(open, close, 20), None);
         let message = deep(open, close, 10_000).unwrap();
         assert!(message.contains("too deep"), "{message}");

@@ -87,6 +87,7 @@ impl Parser<'_> {
         while self.sees(0, '[') {
             self.next();
             let at = self.at();
+            self.enter()?;
             let key = match self.operand()? {
                 Operand::Text(name) => Key::Name(name.as_ref().to_owned()),
                 Operand::Int(position) if !is_map || !keys.is_empty() => Key::Position(position),
@@ -99,6 +100,7 @@ impl Parser<'_> {
                 }
             };
             keys.push(key);
+            self.depth -= 1;
             self.expect(']')?;
         }
         Ok(keys)
