@@ -112,9 +112,12 @@ impl Operand {
             Operand::Map(entries) => entries.iter().any(|(_, value)| value.any_depth(is)),
             Operand::Call(call) => {
                 let mut arguments = call.arguments.iter().flatten();
-                call.function
-                    .reads
-                    .is_some_and(|context| is(context.depth()))
+                // Without a context, a function that is not pure has another result for each item.
+                let depth = match call.function.reads {
+                    Some(context) => Some(context.depth()),
+                    None => (!call.function.is_pure).then_some(Depth::Inner),
+                };
+                depth.is_some_and(is)
                     || arguments.any(|argument| argument.any_depth(is))
                     || keys_any_depth(&call.keys, is)
             }
@@ -368,5 +371,18 @@ mod tests {
         }
         assert!(outcomes.contains(&Ok(true)) && outcomes.contains(&Ok(false)));
         assert!(outcomes.iter().any(Result::is_err));
+    }
+
+    #[test]
+    fn impure_functions_are_evaluated_for_each_item() {
+        for call in ["UUID()", "UUIDv7()", "Concat([resource.schema_url, UUID()], \"\")"] {
+            let text = format!("set(span.name, {call})");
+            let statement = crate::parse_statement(&text, Signal::Traces, None).unwrap();
+            let here = EvaluationTarget::default();
+            let known = statement.within(Depth::Resource, &here);
+            let known = known.unwrap_or(statement);
+            let (first, second) = (known.execute(&here), known.execute(&here));
+            assert_ne!(first, second, "{call}");
+        }
     }
 }
