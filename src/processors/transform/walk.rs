@@ -9,7 +9,7 @@ use crate::pipeline::output_memory::OutputMemory;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::{Editor, Mark, put_delimited};
 use tributary_otlp::reader::{Field, Fields};
-use tributary_otlp::room::{Room as _, RoomExhausted};
+use tributary_otlp::room::{Room as _, RoomExhausted, reserve};
 use tributary_ottl::path::{Context, Depth};
 
 /// Field of the scopes in the entry of a resource, and of the items in the entry of a scope.
@@ -154,12 +154,14 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn added(&mut self, scope: &Field<'a>, editor: &mut Editor<'a>) -> Result<(), Untransformed> {
         let mut at = 0;
         while let Some(metric) = self.parts.added.get_mut(at).map(std::mem::take) {
+            let taken = metric.len();
             let changed = self.item(&metric, |bytes| Cow::Owned(bytes.to_vec()))?;
             let metric = changed.unwrap_or(metric);
             editor.append(scope, |output| put_delimited(CHILDREN, &metric, output));
             if !editor.reserve(0) {
                 return Err(Untransformed::Full);
             }
+            self.room.release(taken);
             at += 1;
         }
         self.parts.added.clear();
@@ -207,13 +209,14 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.inner(bytes, lend(bytes), &mut inner)?;
             }
         }
-        self.room.release(inner.taken);
+        let taken = inner.taken;
         let header = self.parts.item.changed();
         if header.is_none() && !inner.any {
+            self.room.release(taken);
             return Ok(None);
         }
         let mut inner = inner.parts.into_iter();
-        Ok(Some(match (header, is_metric) {
+        let changed = match (header, is_metric) {
             (None, true) => with_points(item, &mut inner),
             (None, false) => with_events(item, &mut inner),
             (Some(header), true) => with_new_points(header, item, &mut inner),
@@ -222,7 +225,9 @@ impl<'w, 'a> Walk<'w, 'a> {
                 inner.for_each(|event| put_delimited(EVENTS, &event, &mut span));
                 span
             }
-        }))
+        };
+        self.room.release(taken);
+        Ok(Some(changed))
     }
 
     fn inner<'i>(
@@ -233,6 +238,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     ) -> Result<(), Untransformed> {
         self.parts.inner.begin(lent, self.room);
         self.execute()?;
+        let slots = changed.parts.capacity();
+        reserve(self.room, &mut changed.parts, 1)?;
+        changed.taken += (changed.parts.capacity() - slots) * size_of::<Cow<'_, [u8]>>();
         changed.parts.push(match self.parts.inner.changed() {
             Some(bytes) => {
                 self.room.take(bytes.len()).map_err(|_| RoomExhausted)?;
@@ -264,21 +272,23 @@ pub(super) fn replace_header<'a>(
 ) -> Result<(), Untransformed> {
     let mut header = Some(header);
     let body = entry.value.bytes().unwrap_or_default();
+    let late = editor.mark();
     for field in entry.fields() {
         let field = field?;
         if field.number != CHILDREN {
             let header = header.take().unwrap_or_default();
-            editor.splice_since(mark, field.range(), |output| {
+            editor.splice_anywhere(field.range(), |output| {
                 output.extend_from_slice(header);
             });
         }
     }
     if let Some(header) = header {
         let start = entry.range().end - body.len();
-        editor.splice_since(mark, start..start, |output| {
+        editor.splice_anywhere(start..start, |output| {
             output.extend_from_slice(header)
         });
     }
+    editor.order(mark, &late);
     match editor.reserve(0) {
         true => Ok(()),
         false => Err(RoomExhausted.into()),
