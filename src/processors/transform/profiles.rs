@@ -67,10 +67,14 @@ pub(super) fn transform(
     let mut editor = Editor::within(&changed, room);
     let fields: Vec<Field<'_>> = Fields::new(&changed).collect::<Result<_, _>>()?;
     let dictionary = fields.iter().rev().find(|field| field.number == DICTIONARY);
-    if let Some(dictionary) = dictionary {
-        editor.message(dictionary, |editor| {
+    match dictionary {
+        Some(dictionary) => editor.message(dictionary, |editor| {
             editor.append(dictionary, |output| output.extend_from_slice(&added));
-        });
+        }),
+        None => {
+            let end = changed.len();
+            editor.splice(end..end, |output| put_delimited(DICTIONARY, &added, output));
+        }
     }
     Ok(editor.finish_within()?)
 }
@@ -150,7 +154,7 @@ impl<'r> Walk<'_, 'r> {
         editor: &mut Editor<'r>,
     ) -> Result<(), Untransformed> {
         let before = self.reader.profile(bytes).map_err(broken)?;
-        self.parts.profile = Some(Box::new(before.clone()));
+        self.parts.begin_profile(before.clone(), self.room);
         self.execute()?;
         let Some(after) = self.parts.profile.take().filter(|after| **after != before) else {
             return Ok(());
@@ -283,6 +287,12 @@ impl<'r> GrowingTable<'r> {
             }
             known
         });
+        if self.entries.is_empty() && self.added == 0 {
+            // Index 0 stands for no entry, so the first entry of a table must be the zero value.
+            put_delimited(self.number, &[], output);
+            known.insert(Vec::new(), 0);
+            self.added = 1;
+        }
         let next = i32::try_from(self.entries.len() + self.added).unwrap_or(i32::MAX);
         if let Some(index) = known.get(&entry) {
             return *index;
