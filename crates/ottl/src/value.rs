@@ -7,7 +7,9 @@ mod text;
 use std::borrow::Cow;
 
 pub(crate) use self::compare::compare;
-pub(crate) use self::convert::put_value;
+pub(crate) use self::convert::{
+    DEEPEST, LIST_LEVEL, MAP_LEVEL, check_depth, put_value, put_within,
+};
 pub(crate) use self::text::hexadecimal;
 use super::calendar::Moment;
 use tributary_otlp::view::AnyValue;

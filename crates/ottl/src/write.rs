@@ -16,7 +16,7 @@ use self::places::{Encoding, place};
 use super::eval::{Step, member};
 use super::path::{Context, Field, Path};
 use super::target::{EvaluationTarget, ProfileFields};
-use super::value::{Undecided, Value, put_value};
+use super::value::{DEEPEST, Undecided, Value, check_depth, put_value};
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::view::{AnyValue, Attributes, LogRecord, Message, Resource, Span, View as _};
 
@@ -135,6 +135,8 @@ fn write_map(
         match value {
             Value::Nil => {}
             Value::Encoded(AnyValue::Map(entries)) => {
+                // The entries of the map itself are no deeper than one value.
+                check_depth(&AnyValue::Map(entries.clone()), DEEPEST)?;
                 for entry in entries.clone() {
                     put_delimited(number, entry.message().encoded(), &mut field);
                 }

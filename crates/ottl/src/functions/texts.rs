@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::ParameterKind::{Any, Int, List, LiteralBool, LiteralText, Pattern, Text};
+use super::parse::{MOST_ELEMENTS, TOO_MANY};
 use super::{Arguments, Function, Parameter, TARGET, TARGET_TEXT};
 use crate::value::{Undecided, Value};
 
@@ -121,6 +122,9 @@ fn concat<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided>
 fn split<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
     let (text, delimiter) = (arguments.text(0)?, arguments.text(1)?);
     let part = |part: &str| Value::owned_text(part.to_owned());
+    if text.matches(delimiter).nth(MOST_ELEMENTS).is_some() {
+        return Err(TOO_MANY);
+    }
     Ok(Value::List(match delimiter {
         // As in Go, an empty delimiter separates all characters.
         "" => text
