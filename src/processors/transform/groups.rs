@@ -8,7 +8,7 @@ use crate::processors::filter::ErrorMode;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::statement::Statement;
-use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse, parse_statement};
+use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse_statement, parse_statement_condition};
 
 /// Statements that are executed on the items of one context.
 #[derive(Debug, Clone)]
@@ -240,7 +240,7 @@ impl WrittenGroup<'_> {
             None => self.inferred(signal)?,
         };
         let (conditions, wrong) = parsed(&self.conditions, "condition", |text| {
-            parse(text, signal, context)
+            parse_statement_condition(text, signal, context)
         });
         let (statements, also_wrong) = parsed(&self.statements, "statement", |text| {
             parse_statement(text, signal, context)
@@ -292,7 +292,7 @@ impl WrittenGroup<'_> {
             other => other.map(Some),
         };
         let (conditions, wrong) = parsed(&self.conditions, "condition", |text| {
-            has_path(parse(text, signal, None).map(|condition| condition.context))
+            has_path(parse_statement_condition(text, signal, None).map(|condition| condition.context))
         });
         let (statements, also_wrong) = parsed(&self.statements, "statement", |text| {
             has_path(parse_statement(text, signal, None).map(|statement| statement.context))

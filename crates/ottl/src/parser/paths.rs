@@ -73,6 +73,9 @@ impl Parser<'_> {
         if !keys.is_empty() && !field.has_keys() {
             return wrong(format!("`{name}` has no keys"));
         }
+        if *field == Field::TraceState && keys.len() > 1 {
+            return wrong(format!("`{name}` has only one key"));
+        }
         Ok(Path {
             context,
             field: *field,
