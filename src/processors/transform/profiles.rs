@@ -104,9 +104,8 @@ impl<'r> Walk<'_, 'r> {
     ) -> Result<(), Untransformed> {
         let mark = editor.mark();
         let bytes = entry.value.bytes().unwrap_or_default();
-        let head = self.reader.resource(bytes).map_err(broken)?;
-        let header = header(head, bytes);
-        self.parts.resource.begin(header, self.room);
+        let header = self.reader.resource(bytes).map_err(broken)?;
+        self.parts.resource.begin(Cow::Owned(header), self.room);
         if self.pass.context == Context::Resource {
             self.execute()?;
         } else {
@@ -126,9 +125,8 @@ impl<'r> Walk<'_, 'r> {
     fn scope(&mut self, entry: &Field<'r>, editor: &mut Editor<'r>) -> Result<(), Untransformed> {
         let mark = editor.mark();
         let bytes = entry.value.bytes().unwrap_or_default();
-        let head = self.reader.scope(bytes).map_err(broken)?;
-        let header = header(head, bytes);
-        self.parts.scope.begin(header, self.room);
+        let header = self.reader.scope(bytes).map_err(broken)?;
+        self.parts.scope.begin(Cow::Owned(header), self.room);
         if self.pass.context == Context::Scope {
             self.execute()?;
         } else {
@@ -208,12 +206,6 @@ impl<'r> Walk<'_, 'r> {
         }
         Ok(packed)
     }
-}
-
-/// Returns the fields of an entry other than its children, with a resolved resource or scope.
-fn header<'r>(mut head: Vec<u8>, entry: &[u8]) -> Cow<'r, [u8]> {
-    head.extend_from_slice(&without(&without(entry, CHILDREN), 1));
-    Cow::Owned(head)
 }
 
 /// Returns a profile with the changed fields that are not references.
