@@ -161,7 +161,11 @@ impl<'a> Editor<'a> {
             self.is_full = true;
             return;
         }
-        changes.rotate_left(late.patches.saturating_sub(early.patches).min(changes.len()));
+        changes.rotate_left(
+            late.patches
+                .saturating_sub(early.patches)
+                .min(changes.len()),
+        );
         changes.sort_by_key(|patch| patch.out.start);
         self.room.release(scratch);
     }

@@ -8,7 +8,9 @@ use crate::processors::filter::ErrorMode;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::statement::Statement;
-use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse_statement, parse_statement_condition};
+use tributary_ottl::{
+    Condition, EvaluationTarget, ParseError, parse_statement, parse_statement_condition,
+};
 
 /// Statements that are executed on the items of one context.
 #[derive(Debug, Clone)]
@@ -112,9 +114,19 @@ impl Pass {
             .unwrap_or_default()
     }
 
-    /// Whether no statement changes an enclosing level, so that statements may be evaluated partially.
-    pub(super) fn changes_only_items(&self) -> bool {
+    /// Whether no statement changes an enclosing level.
+    fn changes_only_items(&self) -> bool {
         !self.changes.contains(&true)
+    }
+
+    /// Whether no statement changes the level at `depth` or one around it, so that this much of the statements may be
+    /// evaluated once for all items inside.
+    pub(super) fn keeps(&self, depth: Depth) -> bool {
+        !self
+            .changes
+            .iter()
+            .take(depth as usize + 1)
+            .any(|changed| *changed)
     }
 
     /// Whether statements of this pass add metrics.
@@ -292,7 +304,9 @@ impl WrittenGroup<'_> {
             other => other.map(Some),
         };
         let (conditions, wrong) = parsed(&self.conditions, "condition", |text| {
-            has_path(parse_statement_condition(text, signal, None).map(|condition| condition.context))
+            has_path(
+                parse_statement_condition(text, signal, None).map(|condition| condition.context),
+            )
         });
         let (statements, also_wrong) = parsed(&self.statements, "statement", |text| {
             has_path(parse_statement(text, signal, None).map(|statement| statement.context))

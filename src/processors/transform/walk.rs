@@ -69,7 +69,7 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Evaluates as much of the groups as the current part determines.
     fn enter(&mut self, depth: Depth) {
-        if !self.pass.changes_only_items() {
+        if !self.pass.keeps(depth) {
             return;
         }
         let deepest = self.known.iter().rev().flatten().next();
@@ -284,9 +284,7 @@ pub(super) fn replace_header<'a>(
     }
     if let Some(header) = header {
         let start = entry.range().end - body.len();
-        editor.splice_anywhere(start..start, |output| {
-            output.extend_from_slice(header)
-        });
+        editor.splice_anywhere(start..start, |output| output.extend_from_slice(header));
     }
     editor.order(mark, &late);
     match editor.reserve(0) {
