@@ -61,6 +61,9 @@ pub enum Undecided {
     /// A value of this type cannot be written to the target of a statement.
     #[error("cannot be executed: the value does not have the type of the target")]
     WrongType,
+    /// The memory budget is exhausted. The error mode of a statement does not apply.
+    #[error("cannot be executed: the memory budget is exhausted")]
+    NoMemory,
     /// Another reason.
     #[error("cannot be evaluated: {0}")]
     Because(&'static str),

@@ -18,6 +18,7 @@ use crate::functions::{Arguments, Literals, Parameter};
 use crate::path::Context;
 use crate::value::Undecided;
 use crate::write::Change;
+use tributary_otlp::decoded_metric_bytes;
 use tributary_otlp::view::{self, View as _};
 
 const TEMPORALITY: Parameter = Parameter::new("aggregation_temporality", LiteralText);
@@ -150,7 +151,9 @@ fn has_data(editing: &Editing<'_, '_>, is: impl FnOnce(&view::Data<'_>) -> bool)
     data.as_ref().is_some_and(is)
 }
 
-fn metric(editing: &Editing<'_, '_>) -> Result<Metric, Undecided> {
+fn metric(editing: &mut Editing<'_, '_>) -> Result<Metric, Undecided> {
+    // Editors make points of the decoded ones, so that both exist at once.
+    editing.take(2 * decoded_metric_bytes(editing.here.item.encoded()))?;
     let metric = Metric::decode(editing.here.item.encoded());
     metric.map_err(|_| Undecided::Because("the metric is malformed"))
 }
