@@ -6,6 +6,8 @@
 mod maps;
 mod metrics;
 mod patterns;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use super::Operand;
