@@ -48,6 +48,7 @@
 //! partial evaluation that avoids repeated work for every item of a resource.
 
 mod calendar;
+mod copies;
 mod editors;
 mod eval;
 mod fields;

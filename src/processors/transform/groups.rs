@@ -41,6 +41,13 @@ pub(super) struct Mistake {
 }
 
 impl Group {
+    /// Returns the maximum bytes of the values in the group.
+    pub(super) fn copied_bytes(&self) -> usize {
+        let conditions = self.conditions.iter().map(Condition::copied_bytes);
+        let statements = self.statements.iter().map(Statement::copied_bytes);
+        conditions.chain(statements).sum()
+    }
+
     /// Returns the group for the parts inside the current part, partially evaluated. `None` if nothing in the group
     /// depends on the current part.
     fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Option<Group> {

@@ -32,6 +32,7 @@ pub(super) fn transform(
         log,
         parts: Parts::default(),
         known: Default::default(),
+        copied: [0; 3],
     };
     let mut editor = Editor::within(request, room);
     for entry in Fields::new(request) {
@@ -50,6 +51,8 @@ struct Walk<'w, 'a> {
     parts: Parts<'a>,
     /// Groups partially evaluated for the current resource, scope and item, where they use them.
     known: [Option<Vec<Group>>; 3],
+    /// Bytes taken from the memory budget for the values in `known`.
+    copied: [usize; 3],
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -65,19 +68,28 @@ impl<'w, 'a> Walk<'w, 'a> {
         for known in self.known.iter_mut().skip(depth as usize) {
             *known = None;
         }
+        for copied in self.copied.iter_mut().skip(depth as usize) {
+            self.room.release(std::mem::take(copied));
+        }
     }
 
     /// Evaluates as much of the groups as the current part determines.
-    fn enter(&mut self, depth: Depth) {
+    fn enter(&mut self, depth: Depth) -> Result<(), RoomExhausted> {
         if !self.pass.keeps(depth) {
-            return;
+            return Ok(());
         }
         let deepest = self.known.iter().rev().flatten().next();
         let groups = deepest.map_or(self.pass.groups.as_slice(), Vec::as_slice);
         let within = groups_within(groups, depth, &self.parts.target());
+        let bytes = within.iter().flatten().map(Group::copied_bytes).sum();
+        self.room.take(bytes).map_err(|_| RoomExhausted)?;
+        if let Some(copied) = self.copied.get_mut(depth as usize) {
+            *copied = bytes;
+        }
         if let Some(known) = self.known.get_mut(depth as usize) {
             *known = within;
         }
+        Ok(())
     }
 
     /// Whether the pass changes parts at `depth`.
@@ -106,7 +118,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if self.pass.context == Context::Resource {
             self.execute()?;
         } else {
-            self.enter(Depth::Resource);
+            self.enter(Depth::Resource)?;
             for scope in entry.fields() {
                 let scope = scope?;
                 if scope.number == CHILDREN && scope.value.bytes().is_some() {
@@ -128,7 +140,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if self.pass.context == Context::Scope {
             self.execute()?;
         } else {
-            self.enter(Depth::Scope);
+            self.enter(Depth::Scope)?;
             for item in entry.fields() {
                 let item = item?;
                 if item.number == CHILDREN
@@ -188,7 +200,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             (true, false) => Cow::Owned(without(item, EVENTS)),
         };
         self.parts.item.begin(item_part, self.room);
-        self.enter(Depth::Item);
+        self.enter(Depth::Item)?;
         let mut inner = Changed::default();
         for field in Fields::new(item) {
             let field = field?;
