@@ -156,7 +156,7 @@ impl<'a> Editor<'a> {
     /// [`splice_since`](Self::splice_since) for each of them would move all later ones each time.
     pub fn order(&mut self, early: &Mark, late: &Mark) {
         let changes = self.patches.get_mut(early.patches..).unwrap_or_default();
-        let scratch = changes.len() * size_of::<Patch>();
+        let scratch = size_of_val(changes);
         if self.room.take(scratch).is_err() {
             self.is_full = true;
             return;
