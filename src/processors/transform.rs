@@ -27,7 +27,7 @@ use crate::pipeline::Processor;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::pipeline::output_memory::{OutputMemory, refusal};
 use tributary_config::{Problems, Validate};
-use tributary_memory::Budget;
+use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::{Requests, Signal};
 use tributary_ottl::path::Context;
@@ -123,43 +123,38 @@ impl Processor for Transform {
             return Ok(Some(batch));
         }
         let signal = batch.signal();
-        let output = OutputMemory::new(&self.budget);
         let mut items = batch.items();
-        let mut made = 0;
+        let mut permits = Vec::new();
         let mut transformed = Requests::default();
         for part in batch.wire().parts() {
-            match self.request(signal, part, &output)? {
+            match self.request(signal, part)? {
                 None => transformed.push(part.clone()),
-                Some(after) => {
+                Some((after, permit)) => {
                     let count = |part: &[u8]| tributary_otlp::count(signal, part);
                     items = (items + count(&after)).saturating_sub(count(part));
-                    made += after.len();
+                    permits.push(permit);
                     transformed.push(after);
                 }
             }
         }
-        if made == 0 {
+        let Some(permit) = permits.pop() else {
             return Ok(Some(batch));
-        }
-        Ok(Some(batch.with_output(
-            items,
-            transformed,
-            output.keep(made),
-        )))
+        };
+        let mut batch = batch.with_output(items, transformed, permit);
+        permits.into_iter().for_each(|permit| batch.hold(permit));
+        Ok(Some(batch))
     }
 }
 
 impl Transform {
     /// Executes all passes on a request; returns `None` if nothing changes.
-    fn request(
-        &self,
-        signal: Signal,
-        request: &Bytes,
-        output: &OutputMemory,
-    ) -> Result<Option<Bytes>, Nack> {
-        let mut current: Option<Bytes> = None;
+    fn request(&self, signal: Signal, request: &Bytes) -> Result<Option<(Bytes, Permit)>, Nack> {
+        let mut current: Option<(Bytes, Permit)> = None;
         for pass in &self.passes {
-            let request = current.as_ref().unwrap_or(request);
+            let request = current.as_ref().map_or(request, |(bytes, _)| bytes);
+            // Of a pass, only the output stays: what the pass used besides is free again for the next one.
+            let memory = OutputMemory::new(&self.budget);
+            let output = &memory;
             let changed = match signal {
                 Signal::Profiles => {
                     let room = decoding::room(std::slice::from_ref(request), &self.budget);
@@ -170,7 +165,8 @@ impl Transform {
             };
             let changed = changed.map_err(|reason| reason.refusal(signal, output))?;
             if let Some(changed) = changed {
-                current = Some(changed.into());
+                let permit = memory.keep(changed.len());
+                current = Some((changed.into(), permit));
             }
         }
         Ok(current)

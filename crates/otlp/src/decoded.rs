@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
-pub use self::size::decoded_bytes;
+pub use self::size::{decoded_bytes, decoded_metric_bytes};
 use crate::Signal;
 
 /// A decoded request.

@@ -139,6 +139,37 @@ impl<'a> Editor<'a> {
         self.insert(at, out, start..self.fresh.len());
     }
 
+    /// Like [`splice`](Self::splice), for a range anywhere. [`order`](Self::order) must follow before other changes.
+    pub fn splice_anywhere(&mut self, out: Range<usize>, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.reserve_patch() {
+            return;
+        }
+        let start = self.fresh.len();
+        self.put(write);
+        let fresh = start..self.fresh.len();
+        self.growth += fresh.len().wrapping_sub(out.len()).cast_signed();
+        self.patches.push(Patch { out, fresh });
+    }
+
+    /// Puts the changes since `late` among the changes since `early`. Of two changes at the same position, the later
+    /// one comes first. The cost grows with the number of changes, whereas a
+    /// [`splice_since`](Self::splice_since) for each of them would move all later ones each time.
+    pub fn order(&mut self, early: &Mark, late: &Mark) {
+        let changes = self.patches.get_mut(early.patches..).unwrap_or_default();
+        let scratch = size_of_val(changes);
+        if self.room.take(scratch).is_err() {
+            self.is_full = true;
+            return;
+        }
+        changes.rotate_left(
+            late.patches
+                .saturating_sub(early.patches)
+                .min(changes.len()),
+        );
+        changes.sort_by_key(|patch| patch.out.start);
+        self.room.release(scratch);
+    }
+
     fn insert(&mut self, at: usize, out: Range<usize>, fresh: Range<usize>) {
         if !self.reserve_patch() {
             return;
@@ -301,6 +332,21 @@ mod tests {
             }
             assert_eq!(editor.finish(), Some(nest(after)));
         }
+    }
+
+    #[test]
+    fn late_changes_are_put_among_early_ones() {
+        let request = b"abcdef";
+        let mut editor = Editor::new(request);
+        let early = editor.mark();
+        editor.splice(1..2, |out| out.extend_from_slice(b"B"));
+        editor.splice(4..5, |out| out.extend_from_slice(b"E"));
+        let late = editor.mark();
+        editor.splice_anywhere(1..1, |out| out.extend_from_slice(b"+"));
+        editor.splice_anywhere(3..4, |_| {});
+        editor.splice_anywhere(5..6, |out| out.extend_from_slice(b"FF"));
+        editor.order(&early, &late);
+        assert_eq!(editor.finish().as_deref(), Some(b"a+BcEFF".as_slice()));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub mod view;
 use bytes::Bytes;
 
 pub use self::count::count;
-pub use self::decoded::{Decoded, decoded_bytes};
+pub use self::decoded::{Decoded, decoded_bytes, decoded_metric_bytes};
 pub use self::nack::Nack;
 pub use self::requests::Requests;
 pub use self::signal::Signal;

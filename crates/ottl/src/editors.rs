@@ -6,6 +6,8 @@
 mod maps;
 mod metrics;
 mod patterns;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use super::Operand;
@@ -14,6 +16,7 @@ use super::path::{Context, Path};
 use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
 use super::write::Effect;
+use tributary_otlp::room::Room;
 
 /// A function that changes telemetry.
 pub(crate) struct Editor {
@@ -41,6 +44,10 @@ pub(crate) struct Editing<'c, 'v> {
     pub(crate) operands: &'v [Option<Operand>],
     pub(crate) target: Option<&'v Path>,
     pub(crate) here: &'c EvaluationTarget<'v>,
+    /// Memory for decoding.
+    pub(crate) room: &'c dyn Room,
+    /// Bytes taken from the room, which are free again after the execution.
+    pub(crate) taken: usize,
 }
 
 impl<'v> Editing<'_, 'v> {
@@ -51,6 +58,13 @@ impl<'v> Editing<'_, 'v> {
     /// Returns the current value of the target.
     pub(crate) fn current(&self) -> Result<Value<'v>, Undecided> {
         self.path()?.value(self.here)
+    }
+
+    /// Takes memory until the end of the execution.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<(), Undecided> {
+        self.room.take(bytes).map_err(|_| Undecided::NoMemory)?;
+        self.taken += bytes;
+        Ok(())
     }
 
     /// Returns the function that is an argument.

@@ -214,7 +214,7 @@ impl Path {
                 let state = Span::view(here.item).trace_state();
                 match self.keys.first() {
                     None => text(state),
-                    Some(key) => match key.step(&EvaluationTarget::default())? {
+                    Some(key) => match key.step(here)? {
                         Step::Name(name) => text(member(state, &name).unwrap_or_default()),
                         Step::Position(_) => return Err(Undecided::NoPosition),
                     },

@@ -12,6 +12,8 @@ mod networks;
 mod numbers;
 mod parse;
 mod telemetry;
+#[cfg(test)]
+mod tests;
 mod text_cases;
 mod texts;
 mod time_formats;

@@ -112,9 +112,12 @@ impl Operand {
             Operand::Map(entries) => entries.iter().any(|(_, value)| value.any_depth(is)),
             Operand::Call(call) => {
                 let mut arguments = call.arguments.iter().flatten();
-                call.function
-                    .reads
-                    .is_some_and(|context| is(context.depth()))
+                // Without a context, a function that is not pure has another result for each item.
+                let depth = match call.function.reads {
+                    Some(context) => Some(context.depth()),
+                    None => (!call.function.is_pure).then_some(Depth::Inner),
+                };
+                depth.is_some_and(is)
                     || arguments.any(|argument| argument.any_depth(is))
                     || keys_any_depth(&call.keys, is)
             }
@@ -283,7 +286,7 @@ mod tests {
         r#"Len(resource.attributes["list"]) == 2 and spanevent.name == "retry""#,
         r#"Len(resource.attributes["list"]) + spanevent.attributes["n"] == 5"#,
         r#"resource.attributes["n"] / (spanevent.attributes["n"] - 3) == 1"#,
-        r#"span.kind == SPAN_KIND_SERVER and IsRootSpan() and spanevent.name == "retry""#,
+        r#"span.kind == SPAN_KIND_SERVER and spanevent.name == "retry""#,
         r#"spanevent.time - span.start_time >= Duration("1ns")"#,
         r#"span.trace_id == TraceID(0x00000000000000000000000000000001) and spanevent.name == "x""#,
         r#"span.span_id != spanevent.attributes["list"]"#,
@@ -368,5 +371,22 @@ mod tests {
         }
         assert!(outcomes.contains(&Ok(true)) && outcomes.contains(&Ok(false)));
         assert!(outcomes.iter().any(Result::is_err));
+    }
+
+    #[test]
+    fn impure_functions_are_evaluated_for_each_item() {
+        for call in [
+            "UUID()",
+            "UUIDv7()",
+            "Concat([resource.schema_url, UUID()], \"\")",
+        ] {
+            let text = format!("set(span.name, {call})");
+            let statement = crate::parse_statement(&text, Signal::Traces, None).unwrap();
+            let here = EvaluationTarget::default();
+            let known = statement.within(Depth::Resource, &here);
+            let known = known.unwrap_or(statement);
+            let (first, second) = (known.execute(&here), known.execute(&here));
+            assert_ne!(first, second, "{call}");
+        }
     }
 }

@@ -48,6 +48,7 @@
 //! partial evaluation that avoids repeated work for every item of a resource.
 
 mod calendar;
+mod copies;
 mod editors;
 mod eval;
 mod fields;
@@ -69,7 +70,7 @@ use std::sync::Arc;
 use self::calendar::Moment;
 use self::functions::Function;
 pub use self::known::within;
-pub use self::parser::{parse, parse_statement};
+pub use self::parser::{parse, parse_statement, parse_statement_condition};
 use self::path::{Context, Key, Path};
 pub use self::target::EvaluationTarget;
 pub use self::target::ProfileFields;

@@ -4,6 +4,8 @@ mod calls;
 mod operands;
 mod paths;
 mod statements;
+#[cfg(test)]
+mod tests;
 
 pub use self::statements::parse_statement;
 use super::lexer::{Token, TokenKind, tokens};
@@ -21,8 +23,27 @@ pub fn parse(
     signal: Signal,
     context: Option<Context>,
 ) -> Result<Condition, ParseError> {
+    condition(text, signal, context, false)
+}
+
+/// Like [`parse`], for a condition of statements, which lacks the functions that only conditions of a filter have.
+pub fn parse_statement_condition(
+    text: &str,
+    signal: Signal,
+    context: Option<Context>,
+) -> Result<Condition, ParseError> {
+    condition(text, signal, context, true)
+}
+
+fn condition(
+    text: &str,
+    signal: Signal,
+    context: Option<Context>,
+    is_of_statement: bool,
+) -> Result<Condition, ParseError> {
     let tokens = tokens(text)?;
     let mut parser = Parser::new(text, &tokens, signal, context);
+    parser.is_of_statement = is_of_statement;
     let test = parser.any()?;
     if let Some(token) = parser.rest.first() {
         return Err(parser.mistake_at(token, "expected `and`, `or` or the end"));
@@ -42,6 +63,10 @@ struct Parser<'t> {
     /// Deepest context of the parsed paths.
     deepest: Option<Context>,
     depth: usize,
+    /// A function that needs the context of spans, with its position.
+    needs_span: Option<(usize, &'static str)>,
+    /// Whether the text belongs to a statement, for which some functions of conditions do not exist.
+    is_of_statement: bool,
 }
 
 impl<'t> Parser<'t> {
@@ -53,14 +78,23 @@ impl<'t> Parser<'t> {
             context,
             deepest: None,
             depth: 0,
+            needs_span: None,
+            is_of_statement: false,
         }
     }
 
     fn final_context(&self) -> Result<Context, ParseError> {
-        self.context.or(self.deepest).ok_or_else(|| ParseError {
+        let context = self.context.or(self.deepest).ok_or_else(|| ParseError {
             at: 0,
             message: "has no path: set `context`".to_owned(),
-        })
+        })?;
+        match self.needs_span {
+            Some((at, name)) if context != Context::Span => Err(ParseError {
+                at,
+                message: format!("{name} is only supported in conditions on spans"),
+            }),
+            _ => Ok(context),
+        }
     }
 
     fn mistake_at(&self, token: &Token, message: impl Into<String>) -> ParseError {

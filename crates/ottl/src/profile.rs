@@ -29,7 +29,7 @@ pub fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
         .filter_map(|field| field.value.bytes())
 }
 
-/// Decodes the parts of profiles that conditions use.
+/// Decodes the parts of profiles that conditions and statements use.
 pub struct ProfileReader<'e, 'r> {
     attributes: &'e [&'r [u8]],
     references: References<'e, &'r [u8]>,
@@ -44,22 +44,22 @@ impl<'e, 'r> ProfileReader<'e, 'r> {
         }
     }
 
-    /// Returns a `ResourceProfiles` with only its resource, in which strings replace the references.
+    /// Returns a `ResourceProfiles` without its scopes, in which strings replace the references of the resource.
     pub fn resource(&mut self, entry: &[u8]) -> Result<Vec<u8>, ProfileFault> {
         let mut resource = merged::<Resource>(entry, "a resource")?;
         if let Some(resource) = &mut resource {
             self.references.resolve(&mut resource.attributes)?;
         }
-        Ok(head(resource))
+        Ok(header(resource, entry))
     }
 
-    /// Returns a `ScopeProfiles` with only its scope.
+    /// Returns a `ScopeProfiles` without its profiles, in which strings replace the references of the scope.
     pub fn scope(&mut self, entry: &[u8]) -> Result<Vec<u8>, ProfileFault> {
         let mut scope = merged::<InstrumentationScope>(entry, "a scope")?;
         if let Some(scope) = &mut scope {
             self.references.resolve(&mut scope.attributes)?;
         }
-        Ok(head(scope))
+        Ok(header(scope, entry))
     }
 
     /// Returns the fields of a profile.
@@ -142,10 +142,17 @@ fn merged<M: Message + Default>(
     Ok(message)
 }
 
-fn head<M: Message>(message: Option<M>) -> Vec<u8> {
-    let mut head = Vec::new();
+/// Returns the fields of an entry other than its children, with a resolved resource or scope.
+fn header<M: Message>(message: Option<M>, entry: &[u8]) -> Vec<u8> {
+    const CHILDREN: u32 = 2;
+    let mut header = Vec::new();
     if let Some(message) = message {
-        put_delimited(1, &message.encode_to_vec(), &mut head);
+        put_delimited(1, &message.encode_to_vec(), &mut header);
     }
-    head
+    for field in Fields::new(entry).map_while(Result::ok) {
+        if field.number != 1 && field.number != CHILDREN {
+            header.extend_from_slice(field.raw);
+        }
+    }
+    header
 }

@@ -11,6 +11,7 @@ use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
 pub use super::write::{Change, Effect};
 use super::{Operand, Test};
+use tributary_otlp::room::{Room, Unbounded};
 
 /// A statement, and the level at which it is executed.
 #[derive(Debug, Clone)]
@@ -34,6 +35,19 @@ impl Statement {
     ///
     /// The condition or an argument cannot be evaluated, or the target does not accept the value.
     pub fn execute(&self, here: &EvaluationTarget<'_>) -> Result<Effect, Undecided> {
+        self.execute_within(here, &Unbounded)
+    }
+
+    /// Like [`execute`](Self::execute). A function that decodes a metric takes the memory from `room`.
+    ///
+    /// # Errors
+    ///
+    /// Also [`Undecided::NoMemory`], if the room is exhausted.
+    pub fn execute_within(
+        &self,
+        here: &EvaluationTarget<'_>,
+        room: &dyn Room,
+    ) -> Result<Effect, Undecided> {
         if let Some(condition) = &self.condition
             && !condition.eval(here)?
         {
@@ -46,12 +60,17 @@ impl Statement {
                 None => None,
             });
         }
-        (self.editor.apply)(&mut Editing {
+        let mut editing = Editing {
             arguments: Arguments::new(&mut values, here),
             operands: &self.arguments,
             target: self.target.as_ref(),
             here,
-        })
+            room,
+            taken: 0,
+        };
+        let effect = (self.editor.apply)(&mut editing);
+        room.release(editing.taken);
+        effect
     }
 
     /// Returns the context whose part the statement changes; `None` for the cache.

@@ -7,7 +7,9 @@ mod text;
 use std::borrow::Cow;
 
 pub(crate) use self::compare::compare;
-pub(crate) use self::convert::put_value;
+pub(crate) use self::convert::{
+    DEEPEST, LIST_LEVEL, MAP_LEVEL, check_depth, put_value, put_within,
+};
 pub(crate) use self::text::hexadecimal;
 use super::calendar::Moment;
 use tributary_otlp::view::AnyValue;
@@ -59,6 +61,9 @@ pub enum Undecided {
     /// A value of this type cannot be written to the target of a statement.
     #[error("cannot be executed: the value does not have the type of the target")]
     WrongType,
+    /// The memory budget is exhausted. The error mode of a statement does not apply.
+    #[error("cannot be executed: the memory budget is exhausted")]
+    NoMemory,
     /// Another reason.
     #[error("cannot be evaluated: {0}")]
     Because(&'static str),

@@ -10,13 +10,13 @@ mod profile;
 
 use std::borrow::Cow;
 
-use self::messages::{inside, set_entry, with_field};
+use self::messages::{has_field, inside, set_entry, with_field};
 pub(crate) use self::nested::set_at;
-use self::places::{Encoding, place};
+use self::places::{Encoding, Place, place};
 use super::eval::{Step, member};
 use super::path::{Context, Field, Path};
 use super::target::{EvaluationTarget, ProfileFields};
-use super::value::{Undecided, Value, put_value};
+use super::value::{DEEPEST, Undecided, Value, check_depth, put_value};
 use tributary_otlp::edit::put_delimited;
 use tributary_otlp::view::{AnyValue, Attributes, LogRecord, Message, Resource, Span, View as _};
 
@@ -94,6 +94,9 @@ pub(crate) fn write<'v>(
     let Some(place) = place(path.context, path.field, here)? else {
         return Ok(None);
     };
+    if place.encoding == Encoding::Map && has_entry(before, &place, path, here, value)? {
+        return Ok(None);
+    }
     let after = match place.encoding {
         Encoding::Map => inside(before, place.inside, |message| {
             write_map(place.number, message, path, here, value)
@@ -105,6 +108,9 @@ pub(crate) fn write<'v>(
             let body = body(before, path, here, value)?;
             let mut field = Vec::new();
             put_delimited(place.number, &body, &mut field);
+            if has_field(before, &[place.number], &field) {
+                return Ok(None);
+            }
             with_field(before, &[place.number], &field)
         }
         _ => {
@@ -114,12 +120,46 @@ pub(crate) fn write<'v>(
             }
             .map_or(Cow::Borrowed(value), Cow::Owned);
             let field = place.encoded(path, &value)?;
+            if has_field(message_of(before, &place), place.replaces(), &field) {
+                return Ok(None);
+            }
             inside(before, place.inside, |message| {
                 Ok(with_field(message, place.replaces(), &field))
             })?
         }
     };
     Ok((after != before).then_some(Change::Part(path.context, after)))
+}
+
+/// Returns the message that a place is in.
+fn message_of<'m>(part: &'m [u8], place: &Place) -> &'m [u8] {
+    match place.inside {
+        Some(number) => messages::field(part, number).unwrap_or_default(),
+        None => part,
+    }
+}
+
+/// Whether the entry of a map at a path with one key has the value already. A statement may repeat a write to a large
+/// resource for each of its items, so this must not copy the part.
+fn has_entry(
+    part: &[u8],
+    place: &Place,
+    path: &Path,
+    here: &EvaluationTarget<'_>,
+    value: &Value<'_>,
+) -> Result<bool, Undecided> {
+    let [key] = path.keys.as_slice() else {
+        return Ok(false);
+    };
+    let Step::Name(key) = key.step(here)? else {
+        return Ok(false);
+    };
+    let Some(current) = messages::entry(message_of(part, place), place.number, &key) else {
+        return Ok(false);
+    };
+    let mut encoded = Vec::new();
+    put_value(value, &mut encoded)?;
+    Ok(current == encoded)
 }
 
 /// Writes a map, or a value inside a map, that is a repeated field of a message.
@@ -135,6 +175,8 @@ fn write_map(
         match value {
             Value::Nil => {}
             Value::Encoded(AnyValue::Map(entries)) => {
+                // The entries of the map itself are no deeper than one value.
+                check_depth(&AnyValue::Map(entries.clone()), DEEPEST)?;
                 for entry in entries.clone() {
                     put_delimited(number, entry.message().encoded(), &mut field);
                 }

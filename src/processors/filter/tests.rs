@@ -713,7 +713,8 @@ fn nested_expressions_do_not_overflow_stack() {
             .first()
             .map(|problem| problem.message.clone())
     };
-    for (open, close) in [("(", ")"), ("-", ""), ("-(", ")")] {
+    let keys = ("span.attributes[", "]");
+    for (open, close) in [("(", ")"), ("-", ""), ("-(", ")"), keys] {
         assert_eq!(deep(open, close, 20), None);
         let message = deep(open, close, 10_000).unwrap();
         assert!(message.contains("too deep"), "{message}");
@@ -835,4 +836,34 @@ fn profiles_without_decode_memory_are_refused_temporarily() {
     // A request that can never fit is refused permanently.
     let nack = of(Budget::new(2_000)).process(batch()).unwrap_err();
     assert!(!nack.retryable, "{nack:?}");
+}
+
+#[test]
+fn schema_urls_of_profiles_are_visible() {
+    let mut request = tributary_profiles::testing_requests::named("shop", 1, ["main"]);
+    request.resource_profiles[0].schema_url = "r".to_owned();
+    request.resource_profiles[0].scope_profiles[0].schema_url = "s".to_owned();
+    let request = prost::Message::encode_to_vec(&request);
+    let stays = |condition: &str| {
+        let yaml = format!("{{profile_conditions: ['{condition}']}}");
+        let filter = Filter {
+            rules: Rules::new(&config(&yaml), Signal::Profiles).unwrap(),
+            budget: Budget::new(1 << 20),
+            metrics: FilterMetrics::new(&"filter".parse().unwrap(), Signal::Profiles),
+        };
+        let batch = crate::pipeline::batch::Batch::new(
+            Signal::Profiles,
+            1,
+            bytes::Bytes::from(request.clone()),
+        );
+        filter.process(batch).unwrap().is_some()
+    };
+    for (condition, expected) in [
+        (r#"resource.schema_url == "r""#, false),
+        (r#"resource.schema_url == """#, true),
+        (r#"scope.schema_url == "s""#, false),
+        (r#"scope.schema_url == """#, true),
+    ] {
+        assert_eq!(stays(condition), expected, "{condition}");
+    }
 }

@@ -9,6 +9,7 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 use tributary_otlp::reader::WireFault;
 use tributary_otlp::room::RoomExhausted;
+use tributary_ottl::Undecided;
 
 /// Reason why a request cannot be transformed.
 #[derive(Debug)]
@@ -58,8 +59,9 @@ pub(super) fn execute(
             continue;
         }
         for statement in &group.statements {
-            let effect = match statement.execute(&parts.target()) {
+            let effect = match statement.execute_within(&parts.target(), room) {
                 Ok(effect) => effect,
+                Err(Undecided::NoMemory) => return Err(Untransformed::Full),
                 Err(why) => {
                     fail(group.error_mode, "statement", &statement.text, why, log)?;
                     continue;
@@ -93,7 +95,7 @@ fn fail(
     error_mode: ErrorMode,
     kind: &str,
     text: &str,
-    why: tributary_ottl::Undecided,
+    why: Undecided,
     log: &SampledLog,
 ) -> Result<(), Untransformed> {
     match error_mode {

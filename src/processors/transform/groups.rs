@@ -8,7 +8,9 @@ use crate::processors::filter::ErrorMode;
 use tributary_otlp::Signal;
 use tributary_ottl::path::{Context, Depth};
 use tributary_ottl::statement::Statement;
-use tributary_ottl::{Condition, EvaluationTarget, ParseError, parse, parse_statement};
+use tributary_ottl::{
+    Condition, EvaluationTarget, ParseError, parse_statement, parse_statement_condition,
+};
 
 /// Statements that are executed on the items of one context.
 #[derive(Debug, Clone)]
@@ -39,6 +41,13 @@ pub(super) struct Mistake {
 }
 
 impl Group {
+    /// Returns the maximum bytes of the values in the group.
+    pub(super) fn copied_bytes(&self) -> usize {
+        let conditions = self.conditions.iter().map(Condition::copied_bytes);
+        let statements = self.statements.iter().map(Statement::copied_bytes);
+        conditions.chain(statements).sum()
+    }
+
     /// Returns the group for the parts inside the current part, partially evaluated. `None` if nothing in the group
     /// depends on the current part.
     fn within(&self, depth: Depth, here: &EvaluationTarget<'_>) -> Option<Group> {
@@ -112,9 +121,19 @@ impl Pass {
             .unwrap_or_default()
     }
 
-    /// Whether no statement changes an enclosing level, so that statements may be evaluated partially.
-    pub(super) fn changes_only_items(&self) -> bool {
+    /// Whether no statement changes an enclosing level.
+    fn changes_only_items(&self) -> bool {
         !self.changes.contains(&true)
+    }
+
+    /// Whether no statement changes the level at `depth` or one around it, so that this much of the statements may be
+    /// evaluated once for all items inside.
+    pub(super) fn keeps(&self, depth: Depth) -> bool {
+        !self
+            .changes
+            .iter()
+            .take(depth as usize + 1)
+            .any(|changed| *changed)
     }
 
     /// Whether statements of this pass add metrics.
@@ -240,7 +259,7 @@ impl WrittenGroup<'_> {
             None => self.inferred(signal)?,
         };
         let (conditions, wrong) = parsed(&self.conditions, "condition", |text| {
-            parse(text, signal, context)
+            parse_statement_condition(text, signal, context)
         });
         let (statements, also_wrong) = parsed(&self.statements, "statement", |text| {
             parse_statement(text, signal, context)
@@ -292,7 +311,9 @@ impl WrittenGroup<'_> {
             other => other.map(Some),
         };
         let (conditions, wrong) = parsed(&self.conditions, "condition", |text| {
-            has_path(parse(text, signal, None).map(|condition| condition.context))
+            has_path(
+                parse_statement_condition(text, signal, None).map(|condition| condition.context),
+            )
         });
         let (statements, also_wrong) = parsed(&self.statements, "statement", |text| {
             has_path(parse_statement(text, signal, None).map(|statement| statement.context))

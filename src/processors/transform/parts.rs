@@ -68,6 +68,8 @@ pub(super) struct Parts<'a> {
     /// For a data point: the field of the metric that contains it.
     pub(super) form: u32,
     pub(super) profile: Option<Box<ProfileFields>>,
+    /// Bytes taken from the memory budget for the profile.
+    profile_taken: usize,
     pub(super) cache: Vec<u8>,
     /// Metrics that statements added to the current scope.
     pub(super) added: Vec<Vec<u8>>,
@@ -101,18 +103,30 @@ impl Parts<'_> {
                 part.replace(bytes, room)
             }
             Change::Profile(profile) => {
-                room.take(profile.attributes.len())?;
+                let bytes = profile.attributes.len() + profile.payload_format.len();
+                if let Some(more) = bytes.checked_sub(self.profile_taken) {
+                    room.take(more)?;
+                    self.profile_taken = bytes;
+                }
                 self.profile = Some(profile);
                 Ok(())
             }
             Change::Cache(cache) => {
-                if cache.len() > self.cache.len() {
-                    room.take(cache.len() - self.cache.len())?;
+                match cache.len().checked_sub(self.cache.len()) {
+                    Some(more) => room.take(more)?,
+                    None => room.release(self.cache.len() - cache.len()),
                 }
                 self.cache = cache;
                 Ok(())
             }
         }
+    }
+
+    /// Begins another profile, and returns the memory of the previous one.
+    pub(super) fn begin_profile(&mut self, profile: ProfileFields, room: &dyn Room) {
+        room.release(self.profile_taken);
+        self.profile_taken = 0;
+        self.profile = Some(Box::new(profile));
     }
 
     /// Empties the cache before another item.

@@ -67,10 +67,14 @@ pub(super) fn transform(
     let mut editor = Editor::within(&changed, room);
     let fields: Vec<Field<'_>> = Fields::new(&changed).collect::<Result<_, _>>()?;
     let dictionary = fields.iter().rev().find(|field| field.number == DICTIONARY);
-    if let Some(dictionary) = dictionary {
-        editor.message(dictionary, |editor| {
+    match dictionary {
+        Some(dictionary) => editor.message(dictionary, |editor| {
             editor.append(dictionary, |output| output.extend_from_slice(&added));
-        });
+        }),
+        None => {
+            let end = changed.len();
+            editor.splice(end..end, |output| put_delimited(DICTIONARY, &added, output));
+        }
     }
     Ok(editor.finish_within()?)
 }
@@ -100,9 +104,8 @@ impl<'r> Walk<'_, 'r> {
     ) -> Result<(), Untransformed> {
         let mark = editor.mark();
         let bytes = entry.value.bytes().unwrap_or_default();
-        let head = self.reader.resource(bytes).map_err(broken)?;
-        let header = header(head, bytes);
-        self.parts.resource.begin(header, self.room);
+        let header = self.reader.resource(bytes).map_err(broken)?;
+        self.parts.resource.begin(Cow::Owned(header), self.room);
         if self.pass.context == Context::Resource {
             self.execute()?;
         } else {
@@ -122,9 +125,8 @@ impl<'r> Walk<'_, 'r> {
     fn scope(&mut self, entry: &Field<'r>, editor: &mut Editor<'r>) -> Result<(), Untransformed> {
         let mark = editor.mark();
         let bytes = entry.value.bytes().unwrap_or_default();
-        let head = self.reader.scope(bytes).map_err(broken)?;
-        let header = header(head, bytes);
-        self.parts.scope.begin(header, self.room);
+        let header = self.reader.scope(bytes).map_err(broken)?;
+        self.parts.scope.begin(Cow::Owned(header), self.room);
         if self.pass.context == Context::Scope {
             self.execute()?;
         } else {
@@ -150,7 +152,7 @@ impl<'r> Walk<'_, 'r> {
         editor: &mut Editor<'r>,
     ) -> Result<(), Untransformed> {
         let before = self.reader.profile(bytes).map_err(broken)?;
-        self.parts.profile = Some(Box::new(before.clone()));
+        self.parts.begin_profile(before.clone(), self.room);
         self.execute()?;
         let Some(after) = self.parts.profile.take().filter(|after| **after != before) else {
             return Ok(());
@@ -204,12 +206,6 @@ impl<'r> Walk<'_, 'r> {
         }
         Ok(packed)
     }
-}
-
-/// Returns the fields of an entry other than its children, with a resolved resource or scope.
-fn header<'r>(mut head: Vec<u8>, entry: &[u8]) -> Cow<'r, [u8]> {
-    head.extend_from_slice(&without(&without(entry, CHILDREN), 1));
-    Cow::Owned(head)
 }
 
 /// Returns a profile with the changed fields that are not references.
@@ -283,6 +279,12 @@ impl<'r> GrowingTable<'r> {
             }
             known
         });
+        if self.entries.is_empty() && self.added == 0 {
+            // Index 0 stands for no entry, so the first entry of a table must be the zero value.
+            put_delimited(self.number, &[], output);
+            known.insert(Vec::new(), 0);
+            self.added = 1;
+        }
         let next = i32::try_from(self.entries.len() + self.added).unwrap_or(i32::MAX);
         if let Some(index) = known.get(&entry) {
             return *index;

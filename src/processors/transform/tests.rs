@@ -377,3 +377,101 @@ fn growth_beyond_the_budget_is_refused() {
     let refused = transform.process(Batch::new(Signal::Traces, 4, Bytes::from(request)));
     assert!(refused.is_err());
 }
+
+#[test]
+fn profiles_without_entries_get_valid_dictionaries() {
+    use opentelemetry_proto::tonic::profiles::v1development::{
+        KeyValueAndUnit, Profile, ProfilesDictionary,
+    };
+    let yaml = r#"{profile_statements: ['set(profile.attributes["team"], "core")']}"#;
+    for dictionary in [None, Some(ProfilesDictionary::default())] {
+        let mut request = named("shop", 1, ["main"]);
+        request.dictionary = dictionary;
+        let entry = &mut request.resource_profiles[0];
+        entry.resource = None;
+        entry.scope_profiles[0].scope = None;
+        entry.scope_profiles[0].profiles = vec![Profile::default()];
+        let batch = transform(yaml, Signal::Profiles, &request.encode_to_vec()).unwrap();
+        let Decoded::Profiles(after) = batch.decoded().unwrap() else {
+            panic!("no profiles");
+        };
+        let dictionary = after.dictionary.unwrap();
+        assert_eq!(dictionary.string_table, ["", "team"]);
+        let [zero, team] = dictionary.attribute_table.as_slice() else {
+            panic!("{dictionary:?}");
+        };
+        assert_eq!(*zero, KeyValueAndUnit::default());
+        assert_eq!(team.key_strindex, 1);
+        let profile = &after.resource_profiles[0].scope_profiles[0].profiles[0];
+        assert_eq!(profile.attribute_indices, [1]);
+    }
+}
+
+#[test]
+fn memory_of_a_pass_is_free_for_the_next_one() {
+    let groups = (0..12).map(|at| {
+        let set = |context: &str| format!(r#"set({context}.attributes["k"], "{at}")"#);
+        format!("{{statements: ['{}', '{}']}}", set("span"), set("resource"))
+    });
+    let groups: Vec<String> = groups.collect();
+    let yaml = format!("{{trace_statements: [{}]}}", groups.join(", "));
+    let request = Decoded::Traces(
+        opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans {
+                scope_spans: vec![ScopeSpans {
+                    spans: vec![span(&"n".repeat(500_000), &[])],
+                    ..ScopeSpans::default()
+                }],
+                ..ResourceSpans::default()
+            }],
+        },
+    )
+    .encode();
+    let transform = Transform {
+        passes: passes(&config(&yaml), Signal::Traces).unwrap(),
+        budget: Budget::new(300_000),
+        log: SampledLog::default(),
+    };
+    assert_eq!(transform.passes.len(), 12);
+    let batch = transform.process(Batch::new(Signal::Traces, 1, request));
+    let batch = batch.unwrap().unwrap();
+    assert!(outline(&batch).ends_with("k=11"));
+    assert_eq!(transform.budget.used(), batch.wire().to_bytes().len());
+}
+
+#[test]
+fn decoded_metrics_take_memory() {
+    let points = vec![NumberDataPoint::default(); 200_000];
+    let request = Decoded::Metrics(
+        opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest {
+            resource_metrics: vec![ResourceMetrics {
+                scope_metrics: vec![ScopeMetrics {
+                    metrics: vec![Metric {
+                        data: Some(Data::Gauge(Gauge {
+                            data_points: points,
+                        })),
+                        ..Metric::default()
+                    }],
+                    ..ScopeMetrics::default()
+                }],
+                ..ResourceMetrics::default()
+            }],
+        },
+    )
+    .encode();
+    for (statement, is_refused) in [
+        ("convert_gauge_to_sum(\"delta\", true)", true),
+        ("convert_sum_to_gauge()", false),
+    ] {
+        let yaml =
+            format!("{{metric_statements: [{{context: metric, statements: ['{statement}']}}]}}");
+        let transform = Transform {
+            passes: passes(&config(&yaml), Signal::Metrics).unwrap(),
+            budget: Budget::new(1 << 20),
+            log: SampledLog::default(),
+        };
+        let batch = Batch::new(Signal::Metrics, 200_000, request.clone());
+        assert_eq!(transform.process(batch).is_err(), is_refused, "{statement}");
+        assert_eq!(transform.budget.used(), 0, "{statement}");
+    }
+}

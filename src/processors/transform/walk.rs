@@ -9,7 +9,7 @@ use crate::pipeline::output_memory::OutputMemory;
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::edit::{Editor, Mark, put_delimited};
 use tributary_otlp::reader::{Field, Fields};
-use tributary_otlp::room::{Room as _, RoomExhausted};
+use tributary_otlp::room::{Room as _, RoomExhausted, reserve};
 use tributary_ottl::path::{Context, Depth};
 
 /// Field of the scopes in the entry of a resource, and of the items in the entry of a scope.
@@ -32,6 +32,7 @@ pub(super) fn transform(
         log,
         parts: Parts::default(),
         known: Default::default(),
+        copied: [0; 3],
     };
     let mut editor = Editor::within(request, room);
     for entry in Fields::new(request) {
@@ -50,6 +51,8 @@ struct Walk<'w, 'a> {
     parts: Parts<'a>,
     /// Groups partially evaluated for the current resource, scope and item, where they use them.
     known: [Option<Vec<Group>>; 3],
+    /// Bytes taken from the memory budget for the values in `known`.
+    copied: [usize; 3],
 }
 
 impl<'w, 'a> Walk<'w, 'a> {
@@ -65,19 +68,28 @@ impl<'w, 'a> Walk<'w, 'a> {
         for known in self.known.iter_mut().skip(depth as usize) {
             *known = None;
         }
+        for copied in self.copied.iter_mut().skip(depth as usize) {
+            self.room.release(std::mem::take(copied));
+        }
     }
 
     /// Evaluates as much of the groups as the current part determines.
-    fn enter(&mut self, depth: Depth) {
-        if !self.pass.changes_only_items() {
-            return;
+    fn enter(&mut self, depth: Depth) -> Result<(), RoomExhausted> {
+        if !self.pass.keeps(depth) {
+            return Ok(());
         }
         let deepest = self.known.iter().rev().flatten().next();
         let groups = deepest.map_or(self.pass.groups.as_slice(), Vec::as_slice);
         let within = groups_within(groups, depth, &self.parts.target());
+        let bytes = within.iter().flatten().map(Group::copied_bytes).sum();
+        self.room.take(bytes).map_err(|_| RoomExhausted)?;
+        if let Some(copied) = self.copied.get_mut(depth as usize) {
+            *copied = bytes;
+        }
         if let Some(known) = self.known.get_mut(depth as usize) {
             *known = within;
         }
+        Ok(())
     }
 
     /// Whether the pass changes parts at `depth`.
@@ -106,7 +118,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if self.pass.context == Context::Resource {
             self.execute()?;
         } else {
-            self.enter(Depth::Resource);
+            self.enter(Depth::Resource)?;
             for scope in entry.fields() {
                 let scope = scope?;
                 if scope.number == CHILDREN && scope.value.bytes().is_some() {
@@ -128,7 +140,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         if self.pass.context == Context::Scope {
             self.execute()?;
         } else {
-            self.enter(Depth::Scope);
+            self.enter(Depth::Scope)?;
             for item in entry.fields() {
                 let item = item?;
                 if item.number == CHILDREN
@@ -154,12 +166,14 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn added(&mut self, scope: &Field<'a>, editor: &mut Editor<'a>) -> Result<(), Untransformed> {
         let mut at = 0;
         while let Some(metric) = self.parts.added.get_mut(at).map(std::mem::take) {
+            let taken = metric.len();
             let changed = self.item(&metric, |bytes| Cow::Owned(bytes.to_vec()))?;
             let metric = changed.unwrap_or(metric);
             editor.append(scope, |output| put_delimited(CHILDREN, &metric, output));
             if !editor.reserve(0) {
                 return Err(Untransformed::Full);
             }
+            self.room.release(taken);
             at += 1;
         }
         self.parts.added.clear();
@@ -186,7 +200,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             (true, false) => Cow::Owned(without(item, EVENTS)),
         };
         self.parts.item.begin(item_part, self.room);
-        self.enter(Depth::Item);
+        self.enter(Depth::Item)?;
         let mut inner = Changed::default();
         for field in Fields::new(item) {
             let field = field?;
@@ -207,13 +221,14 @@ impl<'w, 'a> Walk<'w, 'a> {
                 self.inner(bytes, lend(bytes), &mut inner)?;
             }
         }
-        self.room.release(inner.taken);
+        let taken = inner.taken;
         let header = self.parts.item.changed();
         if header.is_none() && !inner.any {
+            self.room.release(taken);
             return Ok(None);
         }
         let mut inner = inner.parts.into_iter();
-        Ok(Some(match (header, is_metric) {
+        let changed = match (header, is_metric) {
             (None, true) => with_points(item, &mut inner),
             (None, false) => with_events(item, &mut inner),
             (Some(header), true) => with_new_points(header, item, &mut inner),
@@ -222,7 +237,9 @@ impl<'w, 'a> Walk<'w, 'a> {
                 inner.for_each(|event| put_delimited(EVENTS, &event, &mut span));
                 span
             }
-        }))
+        };
+        self.room.release(taken);
+        Ok(Some(changed))
     }
 
     fn inner<'i>(
@@ -233,6 +250,9 @@ impl<'w, 'a> Walk<'w, 'a> {
     ) -> Result<(), Untransformed> {
         self.parts.inner.begin(lent, self.room);
         self.execute()?;
+        let slots = changed.parts.capacity();
+        reserve(self.room, &mut changed.parts, 1)?;
+        changed.taken += (changed.parts.capacity() - slots) * size_of::<Cow<'_, [u8]>>();
         changed.parts.push(match self.parts.inner.changed() {
             Some(bytes) => {
                 self.room.take(bytes.len()).map_err(|_| RoomExhausted)?;
@@ -264,21 +284,21 @@ pub(super) fn replace_header<'a>(
 ) -> Result<(), Untransformed> {
     let mut header = Some(header);
     let body = entry.value.bytes().unwrap_or_default();
+    let late = editor.mark();
     for field in entry.fields() {
         let field = field?;
         if field.number != CHILDREN {
             let header = header.take().unwrap_or_default();
-            editor.splice_since(mark, field.range(), |output| {
+            editor.splice_anywhere(field.range(), |output| {
                 output.extend_from_slice(header);
             });
         }
     }
     if let Some(header) = header {
         let start = entry.range().end - body.len();
-        editor.splice_since(mark, start..start, |output| {
-            output.extend_from_slice(header)
-        });
+        editor.splice_anywhere(start..start, |output| output.extend_from_slice(header));
     }
+    editor.order(mark, &late);
     match editor.reserve(0) {
         true => Ok(()),
         false => Err(RoomExhausted.into()),

@@ -24,6 +24,23 @@ pub fn decoded_bytes(signal: Signal, request: &[u8]) -> usize {
     message(SCHEMA.root(signal), request, 0)
 }
 
+/// Returns the maximum memory, in bytes, for decoding a valid metric into the struct of `opentelemetry-proto`.
+pub fn decoded_metric_bytes(metric: &[u8]) -> usize {
+    // Resource, scope, metric.
+    let table = [1, 2, 2]
+        .iter()
+        .try_fold(SCHEMA.root(Signal::Metrics), |table, number| {
+            let action = SCHEMA.tables.get(table)?.actions.get(number << 3 | 2)?;
+            match action {
+                FieldCheck::Repeated(target)
+                | FieldCheck::Item(target)
+                | FieldCheck::Metric(target) => Some(usize::from(*target)),
+                _ => None,
+            }
+        });
+    size_of::<metrics::Metric>() + table.map_or(0, |table| message(table, metric, 0))
+}
+
 /// Overhead of an allocation, in bytes.
 const ALLOCATION: usize = 16;
 /// Capacity of a list after its first element.

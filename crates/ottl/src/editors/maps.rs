@@ -349,22 +349,24 @@ impl Flattening {
     fn put(&mut self, key: String, value: AnyValue<'_>) -> Result<(), Undecided> {
         let mut encoded = Vec::new();
         put_value(&Value::of(value), &mut encoded)?;
-        let known = self.positions.get(&key).copied();
-        let key = match known {
-            Some(_) if self.resolves => {
+        let key = match self.positions.contains_key(&key) && self.resolves {
+            true => {
                 let number = self.conflicts.entry(key.clone()).or_default();
                 let fresh = format!("{key}.{number}");
                 *number += 1;
                 fresh
             }
-            Some(at) => {
-                if let Some((_, value)) = self.flat.get_mut(at) {
-                    *value = encoded;
-                }
-                return Ok(());
-            }
-            None => key,
+            false => key,
         };
+        // The numbered key may exist, too.
+        let known = self
+            .positions
+            .get(&key)
+            .and_then(|at| self.flat.get_mut(*at));
+        if let Some((_, value)) = known {
+            *value = encoded;
+            return Ok(());
+        }
         self.positions.insert(key.clone(), self.flat.len());
         self.flat.push((key, encoded));
         Ok(())

@@ -18,6 +18,8 @@ use crate::functions::{Arguments, Literals, Parameter};
 use crate::path::Context;
 use crate::value::Undecided;
 use crate::write::Change;
+use tributary_otlp::decoded_metric_bytes;
+use tributary_otlp::view::{self, View as _};
 
 const TEMPORALITY: Parameter = Parameter::new("aggregation_temporality", LiteralText);
 const IS_MONOTONIC: Parameter = Parameter::new("monotonic", LiteralBool);
@@ -25,6 +27,9 @@ const SUFFIX: Parameter = Parameter::optional("suffix", LiteralText);
 
 pub(super) const ALL: &[Editor] = &[
     Editor::new("convert_sum_to_gauge", &[], |editing| {
+        if !has_data(editing, |data| matches!(data, view::Data::Sum { .. })) {
+            return Ok(Effect::default());
+        }
         let mut metric = metric(editing)?;
         let Some(Data::Sum(sum)) = metric.data.take() else {
             return Ok(Effect::default());
@@ -39,6 +44,9 @@ pub(super) const ALL: &[Editor] = &[
         "convert_gauge_to_sum",
         &[TEMPORALITY, IS_MONOTONIC],
         |editing| {
+            if !has_data(editing, |data| matches!(data, view::Data::Gauge { .. })) {
+                return Ok(Effect::default());
+            }
             let mut metric = metric(editing)?;
             let Some(Data::Gauge(gauge)) = metric.data.take() else {
                 return Ok(Effect::default());
@@ -137,7 +145,15 @@ pub(super) const ALL: &[Editor] = &[
     }),
 ];
 
-fn metric(editing: &Editing<'_, '_>) -> Result<Metric, Undecided> {
+/// Whether the metric has data of a type. Unlike [`metric`], this decodes nothing.
+fn has_data(editing: &Editing<'_, '_>, is: impl FnOnce(&view::Data<'_>) -> bool) -> bool {
+    let data = view::Metric::view(editing.here.item).data();
+    data.as_ref().is_some_and(is)
+}
+
+fn metric(editing: &mut Editing<'_, '_>) -> Result<Metric, Undecided> {
+    // Editors make points of the decoded ones, so that both exist at once.
+    editing.take(2 * decoded_metric_bytes(editing.here.item.encoded()))?;
     let metric = Metric::decode(editing.here.item.encoded());
     metric.map_err(|_| Undecided::Because("the metric is malformed"))
 }

@@ -75,8 +75,10 @@ fn sort<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
             }
         });
     } else {
+        // Two whole numbers that differ may equal the same double, so one rule for all pairs is needed.
+        let is_whole = sorted.iter().all(|value| matches!(value, Value::Int(_)));
         sorted.sort_by(|left, right| {
-            let order = numbers(left, right);
+            let order = numbers(left, right, is_whole);
             if is_descending {
                 order.reverse()
             } else {
@@ -87,14 +89,14 @@ fn sort<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
     Ok(Value::List(sorted))
 }
 
-fn numbers(left: &Value<'_>, right: &Value<'_>) -> Ordering {
+fn numbers(left: &Value<'_>, right: &Value<'_>, is_whole: bool) -> Ordering {
     let double = |value: &Value<'_>| match value {
         Value::Int(value) => *value as f64,
         Value::Double(value) => *value,
         _ => 0.0,
     };
     match (left, right) {
-        (Value::Int(left), Value::Int(right)) => left.cmp(right),
+        (Value::Int(left), Value::Int(right)) if is_whole => left.cmp(right),
         (left, right) => {
             let (left, right) = (double(left), double(right));
             // As in Go, a value that is not a number comes first.

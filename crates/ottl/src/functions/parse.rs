@@ -7,15 +7,19 @@ use serde_json::Value as Json;
 use super::ParameterKind::{Any, LiteralBool, LiteralText, Text};
 use super::lists::unique;
 use super::{Arguments, Function, Literals, Parameter, TARGET, TARGET_TEXT};
-use crate::value::{Undecided, Value};
+use crate::value::{DEEPEST, LIST_LEVEL, MAP_LEVEL, Undecided, Value};
 
 const DELIMITER: Parameter = Parameter::optional("delimiter", LiteralText);
 const PAIR_DELIMITER: Parameter = Parameter::optional("pair_delimiter", LiteralText);
 
 pub(super) const ALL: &[Function] = &[
     Function::new("ParseJSON", &[TARGET_TEXT], |arguments| {
-        let json = serde_json::from_str(arguments.text(0)?).map_err(|_| Undecided::NoJson)?;
-        match of_json(json, 0)? {
+        let text = arguments.text(0)?;
+        if json_elements(text) > MOST_ELEMENTS {
+            return Err(TOO_MANY);
+        }
+        let json = serde_json::from_str(text).map_err(|_| Undecided::NoJson)?;
+        match of_json(json, DEEPEST)? {
             value if value.is_list() || value.is_map() => Ok(value),
             _ => Err(Undecided::NoJson),
         }
@@ -56,27 +60,44 @@ pub(super) const ALL: &[Function] = &[
     ),
 ];
 
-/// Nesting of the values that OTLP can carry.
-const DEEPEST: usize = 60;
+/// Maximum number of elements that a call makes of a text. An element takes some hundred bytes, although it may have
+/// been two bytes of the text.
+pub(super) const MOST_ELEMENTS: usize = 100_000;
+pub(super) const TOO_MANY: Undecided = Undecided::Because("a text has more than 100,000 elements");
 
-/// Converts JSON. Numbers become doubles, and the keys of objects are sorted.
-fn of_json(json: Json, depth: usize) -> Result<Value<'static>, Undecided> {
-    if depth > DEEPEST {
-        return Err(Undecided::NoJson);
+/// Returns the number of elements and entries in a JSON text, or a few more.
+fn json_elements(text: &str) -> usize {
+    let (mut is_text, mut is_escaped, mut count) = (false, false, 0);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b',' | b'[' | b'{' if !is_text => count += 1,
+            _ => {}
+        }
     }
+    count
+}
+
+/// Converts JSON that may have `left` messages in each other. Numbers become doubles, and the keys of objects are sorted.
+fn of_json(json: Json, left: usize) -> Result<Value<'static>, Undecided> {
+    let below = |level: usize| left.checked_sub(level).ok_or(Undecided::NoJson);
     Ok(match json {
         Json::Null => Value::Nil,
         Json::Bool(value) => Value::Bool(value),
         Json::Number(number) => Value::Double(number.as_f64().unwrap_or_default()),
         Json::String(text) => Value::Text(Cow::Owned(text)),
         Json::Array(values) => {
-            let values = values.into_iter().map(|value| of_json(value, depth + 1));
+            let left = below(LIST_LEVEL)?;
+            let values = values.into_iter().map(|value| of_json(value, left));
             Value::List(values.collect::<Result<_, _>>()?)
         }
         Json::Object(entries) => {
+            let left = below(MAP_LEVEL)?;
             let entries = entries
                 .into_iter()
-                .map(|(key, value)| Ok((Cow::Owned(key), of_json(value, depth + 1)?)));
+                .map(|(key, value)| Ok((Cow::Owned(key), of_json(value, left)?)));
             Value::Map(entries.collect::<Result<_, Undecided>>()?)
         }
     })
@@ -104,7 +125,11 @@ fn parse_key_value<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, U
         return Err(NO_PAIRS);
     }
     let delimiter = arguments.text_or(1, "=")?;
-    let pairs = quoted_parts(source, arguments.text_or(2, " ")?).ok_or(NO_PAIRS)?;
+    let pair_delimiter = arguments.text_or(2, " ")?;
+    if source.matches(pair_delimiter).nth(MOST_ELEMENTS).is_some() {
+        return Err(TOO_MANY);
+    }
+    let pairs = quoted_parts(source, pair_delimiter).ok_or(NO_PAIRS)?;
     let mut entries = Vec::new();
     for pair in pairs {
         let (key, value) = pair.split_once(delimiter).ok_or(NO_PAIRS)?;
@@ -203,6 +228,9 @@ fn parse_csv<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecid
     }
     let header = header.split(arguments.text_or(3, delimiter)?);
     let row = arguments.text(0)?;
+    if row.matches(delimiter).nth(MOST_ELEMENTS).is_some() {
+        return Err(TOO_MANY);
+    }
     let fields = match arguments.text_or(4, "strict")? {
         "ignoreQuotes" => row.split(delimiter).map(str::to_owned).collect(),
         mode => csv_row(row, delimiter, mode == "lazyQuotes").ok_or(NO_ROW)?,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::ParameterKind::{Any, Int, List, LiteralBool, LiteralText, Pattern, Text};
+use super::parse::{MOST_ELEMENTS, TOO_MANY};
 use super::{Arguments, Function, Parameter, TARGET, TARGET_TEXT};
 use crate::value::{Undecided, Value};
 
@@ -121,6 +122,9 @@ fn concat<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided>
 fn split<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided> {
     let (text, delimiter) = (arguments.text(0)?, arguments.text(1)?);
     let part = |part: &str| Value::owned_text(part.to_owned());
+    if text.matches(delimiter).nth(MOST_ELEMENTS).is_some() {
+        return Err(TOO_MANY);
+    }
     Ok(Value::List(match delimiter {
         // As in Go, an empty delimiter separates all characters.
         "" => text
@@ -224,6 +228,9 @@ fn format<'v>(arguments: &mut Arguments<'_, 'v>) -> Result<Value<'v>, Undecided>
     Ok(Value::owned_text(output))
 }
 
+/// Maximum number of digits after the point in `Format`. The standard library panics above 65,535.
+const MOST_DECIMALS: usize = 1000;
+
 fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecided> {
     let number = |text: &str| text.parse::<usize>().ok();
     let signs = flags.trim_end_matches(|next: char| matches!(next, '1'..='9' | '.') || next == '0');
@@ -231,6 +238,7 @@ fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecid
     let is_padded = digits.starts_with('0');
     let (width, precision) = digits.split_once('.').unwrap_or((digits, ""));
     let (width, precision) = (number(width).unwrap_or(0), number(precision));
+    let decimals = precision.unwrap_or(6).min(MOST_DECIMALS);
     // A verb that does not fit its value shows the type and the value.
     let unfit = |value: Value<'_>| -> Result<String, Undecided> {
         let kind = match &value {
@@ -251,8 +259,8 @@ fn verbatim(verb: char, flags: &str, value: Value<'_>) -> Result<String, Undecid
         ('d' | 'v', Value::Int(value)) => value.to_string(),
         ('x', Value::Int(value)) => format!("{value:x}"),
         ('X', Value::Int(value)) => format!("{value:X}"),
-        ('f', Value::Double(value)) => format!("{value:.*}", precision.unwrap_or(6)),
-        ('e', Value::Double(value)) => exponent(value, precision.unwrap_or(6)),
+        ('f', Value::Double(value)) => format!("{value:.decimals$}"),
+        ('e', Value::Double(value)) => exponent(value, decimals),
         ('v' | 'g', Value::Double(value)) => shortest(value),
         ('t' | 'v', Value::Bool(value)) => value.to_string(),
         ('v', Value::Nil) => "<nil>".to_owned(),

@@ -247,6 +247,10 @@ impl<'t> Reading<'t> {
         match directive {
             'Y' => {
                 let digits = self.rest.get(..4)?;
+                // Parsing accepts a sign, too.
+                if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+                    return None;
+                }
                 self.date.year = digits.parse().ok()?;
                 self.rest = self.rest.get(4..)?;
                 self.has_year = true;
@@ -318,9 +322,13 @@ impl<'t> Reading<'t> {
         let mut seconds = 0;
         for unit in [3600, 60, 1] {
             let rest = self.rest.strip_prefix(':').unwrap_or(self.rest);
-            let digits = rest.get(..2).and_then(|digits| digits.parse::<i32>().ok());
-            match digits {
+            let digits = rest.get(..2);
+            let digits = digits.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+            match digits.and_then(|digits| digits.parse::<i32>().ok()) {
                 Some(number) => {
+                    if number > if unit == 3600 { 24 } else { 59 } {
+                        return None;
+                    }
                     seconds += number * unit;
                     self.rest = rest.get(2..)?;
                 }

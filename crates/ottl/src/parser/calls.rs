@@ -73,7 +73,7 @@ impl Parser<'_> {
             })?;
         }
         if let Some(context) = function.reads {
-            self.reads(at, name, context)?;
+            self.reads(at, function, context)?;
         }
         let keys = self.keys(false)?;
         self.depth -= 1;
@@ -85,13 +85,22 @@ impl Parser<'_> {
         folded(call, function).map_err(|message| ParseError { at, message })
     }
 
-    fn reads(&mut self, at: usize, name: &str, context: Context) -> Result<(), ParseError> {
-        let current = self.context.or(self.deepest);
-        if context == Context::Span && current.is_some_and(|current| current != Context::Span) {
-            return Err(ParseError {
-                at,
-                message: format!("{name} is only supported in conditions on spans"),
-            });
+    fn reads(
+        &mut self,
+        at: usize,
+        function: &'static Function,
+        context: Context,
+    ) -> Result<(), ParseError> {
+        match context {
+            // Later words may determine another context, so this is checked at the end.
+            Context::Span => self.needs_span = Some((at, function.name)),
+            _ if self.is_of_statement => {
+                return Err(ParseError {
+                    at,
+                    message: format!("{} exists only in conditions of a filter", function.name),
+                });
+            }
+            _ => {}
         }
         self.record_context(context, at)
     }

@@ -73,6 +73,9 @@ impl Parser<'_> {
         if !keys.is_empty() && !field.has_keys() {
             return wrong(format!("`{name}` has no keys"));
         }
+        if *field == Field::TraceState && keys.len() > 1 {
+            return wrong(format!("`{name}` has only one key"));
+        }
         Ok(Path {
             context,
             field: *field,
@@ -87,6 +90,7 @@ impl Parser<'_> {
         while self.sees(0, '[') {
             self.next();
             let at = self.at();
+            self.enter()?;
             let key = match self.operand()? {
                 Operand::Text(name) => Key::Name(name.as_ref().to_owned()),
                 Operand::Int(position) if !is_map || !keys.is_empty() => Key::Position(position),
@@ -99,6 +103,7 @@ impl Parser<'_> {
                 }
             };
             keys.push(key);
+            self.depth -= 1;
             self.expect(']')?;
         }
         Ok(keys)

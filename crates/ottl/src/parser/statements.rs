@@ -26,6 +26,7 @@ pub fn parse_statement(
 ) -> Result<Statement, ParseError> {
     let tokens = tokens(text)?;
     let mut parser = Parser::new(text, &tokens, signal, context);
+    parser.is_of_statement = true;
     let at = parser.at();
     let (editor, mut arguments) = parser.editor()?;
     let condition = match parser.takes_word("where") {

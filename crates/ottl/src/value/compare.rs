@@ -28,7 +28,10 @@ pub(crate) fn compare(left: &Value<'_>, comparison: Comparison, right: &Value<'_
         (Value::Bytes(left), Value::Bytes(right)) => Some(left.cmp(right)),
         (Value::Id(left), Value::Id(right)) => (left == right).then_some(Ordering::Equal),
         (left, right) if left.is_map() && right.is_map() || left.is_list() && right.is_list() => {
-            (sorted(left.proto()) == sorted(right.proto())).then_some(Ordering::Equal)
+            // The count is cheap, whereas the comparison decodes both values.
+            let is_equal =
+                left.len() == right.len() && sorted(left.proto()) == sorted(right.proto());
+            is_equal.then_some(Ordering::Equal)
         }
         _ => None,
     };

@@ -8,12 +8,33 @@ use tributary_otlp::edit::put_delimited;
 use tributary_otlp::reader::put_varint;
 use tributary_otlp::view::AnyValue;
 
+/// Maximum number of messages in each other below an `AnyValue`. Readers accept 100 in all, and an attribute of a data
+/// point is already inside seven.
+pub(crate) const DEEPEST: usize = 90;
+/// Messages per level of a list: the list and the element.
+pub(crate) const LIST_LEVEL: usize = 2;
+/// Messages per level of a map: the map, the entry and its value.
+pub(crate) const MAP_LEVEL: usize = 3;
+
+const TOO_DEEP: Undecided = Undecided::Because("a value nests too deep to be written");
+
 /// Appends a value in the encoding of `AnyValue`.
 ///
 /// # Errors
 ///
-/// Fails for a time, a duration, an id and messages, which are no values of attributes.
+/// Fails for a time, a duration, an id and messages, which are no values of attributes, and for more than [`DEEPEST`]
+/// messages in each other.
 pub(crate) fn put_value(value: &Value<'_>, output: &mut Vec<u8>) -> Result<(), Undecided> {
+    put_within(value, DEEPEST, output)
+}
+
+/// Like [`put_value`], for a value that may have `left` messages in each other.
+pub(crate) fn put_within(
+    value: &Value<'_>,
+    left: usize,
+    output: &mut Vec<u8>,
+) -> Result<(), Undecided> {
+    let below = |level: usize| left.checked_sub(level).ok_or(TOO_DEEP);
     match value {
         Value::Nil => {}
         Value::Bool(value) => {
@@ -29,20 +50,25 @@ pub(crate) fn put_value(value: &Value<'_>, output: &mut Vec<u8>) -> Result<(), U
         }
         Value::Text(text) => put_delimited(1, text.as_bytes(), output),
         Value::Bytes(bytes) => put_delimited(7, bytes, output),
-        Value::Encoded(value) => put_view(value, output),
+        Value::Encoded(value) => {
+            check_depth(value, left)?;
+            put_view(value, output);
+        }
         Value::List(values) => {
             let mut list = Vec::new();
+            let left = below(LIST_LEVEL)?;
             for value in values {
-                put_nested(1, &mut list, |element| put_value(value, element))?;
+                put_nested(1, &mut list, |element| put_within(value, left, element))?;
             }
             put_delimited(5, &list, output);
         }
         Value::Map(entries) => {
             let mut list = Vec::new();
+            let left = below(MAP_LEVEL)?;
             for (key, value) in entries {
                 put_nested(1, &mut list, |entry| {
                     put_delimited(1, key.as_bytes(), entry);
-                    put_nested(2, entry, |output| put_value(value, output))
+                    put_nested(2, entry, |output| put_within(value, left, output))
                 })?;
             }
             put_delimited(6, &list, output);
@@ -54,6 +80,25 @@ pub(crate) fn put_value(value: &Value<'_>, output: &mut Vec<u8>) -> Result<(), U
         | Value::Pattern(_) => return Err(Undecided::WrongType),
     }
     Ok(())
+}
+
+/// Fails if a value has more than `left` messages in each other.
+pub(crate) fn check_depth(value: &AnyValue<'_>, left: usize) -> Result<(), Undecided> {
+    let below = |level: usize| left.checked_sub(level).ok_or(TOO_DEEP);
+    match value {
+        AnyValue::Array(values) => {
+            let left = below(LIST_LEVEL)?;
+            values
+                .clone()
+                .try_for_each(|value| check_depth(&value, left))
+        }
+        AnyValue::Map(entries) => {
+            let left = below(MAP_LEVEL)?;
+            let mut values = entries.clone().filter_map(|entry| entry.value());
+            values.try_for_each(|value| check_depth(&value, left))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Appends a message that `write` encodes.

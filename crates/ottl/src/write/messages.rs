@@ -33,6 +33,17 @@ pub(super) fn with_field(message: &[u8], numbers: &[u32], field: &[u8]) -> Vec<u
     output
 }
 
+/// Whether `field`, an encoded field, is the only one with one of the numbers; for an empty `field`, whether there is
+/// none.
+pub(super) fn has_field(message: &[u8], numbers: &[u32], field: &[u8]) -> bool {
+    let others = Fields::new(message).map_while(Result::ok);
+    let mut others = others.filter(|other| numbers.contains(&other.number));
+    match others.next() {
+        Some(other) => other.raw == field && others.next().is_none(),
+        None => field.is_empty(),
+    }
+}
+
 /// Changes the message in a field, or the message itself. A missing message is created.
 pub(super) fn inside(
     message: &[u8],

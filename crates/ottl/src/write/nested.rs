@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue, Key
 use prost::Message as _;
 
 use crate::eval::Step;
-use crate::value::{Undecided, Value, put_value};
+use crate::value::{DEEPEST, LIST_LEVEL, MAP_LEVEL, Undecided, Value, put_within};
 
 /// Largest index at which an element is created in an empty value. The elements before it are created too, so that an
 /// index from telemetry could use up the memory.
@@ -18,8 +18,13 @@ pub(crate) fn set_at(
     value: &Value<'_>,
 ) -> Result<Vec<u8>, Undecided> {
     let mut root = AnyValue::decode(current).unwrap_or_default();
+    let depth = steps.iter().map(|step| match step {
+        Step::Name(_) => MAP_LEVEL,
+        Step::Position(_) => LIST_LEVEL,
+    });
+    let left = DEEPEST.checked_sub(depth.sum()).ok_or(Undecided::NoKeys)?;
     let mut encoded = Vec::new();
-    put_value(value, &mut encoded)?;
+    put_within(value, left, &mut encoded)?;
     let mut place = &mut root;
     for step in steps {
         if place.value.is_none() {

@@ -8,9 +8,10 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Metric, NumberDataPoint, Sum,
 };
 
-use super::{added, metric, temporality};
+use super::{added, has_data, metric, temporality};
 use crate::editors::{Editing, Effect};
 use crate::value::Undecided;
+use tributary_otlp::view;
 
 /// The property of a data point that becomes a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,11 @@ pub(super) fn extract(editing: &mut Editing<'_, '_>, part: Part) -> Result<Effec
     const WRONG: Undecided = Undecided::Because(
         "the metric is not a histogram or exponential histogram with a temporality, or a summary",
     );
+    if has_data(editing, |data| {
+        matches!(data, view::Data::Gauge { .. } | view::Data::Sum { .. })
+    }) {
+        return Err(WRONG);
+    }
     let metric = metric(editing)?;
     let (temporality, points) = match &metric.data {
         Some(Data::Histogram(data)) => {
@@ -73,10 +79,11 @@ pub(super) fn extract(editing: &mut Editing<'_, '_>, part: Part) -> Result<Effec
 
 /// Adds a sum of the counts or sums of a summary.
 pub(super) fn convert(editing: &mut Editing<'_, '_>, part: Part) -> Result<Effect, Undecided> {
-    let metric = metric(editing)?;
-    if !matches!(metric.data, Some(Data::Summary(_))) {
+    // This runs for every data point, so the type is checked before the metric is decoded.
+    if !has_data(editing, |data| matches!(data, view::Data::Summary { .. })) {
         return Ok(Effect::default());
     }
+    let metric = metric(editing)?;
     let suffix = suffix(editing, 2, part)?;
     let data_points = of_summary(&metric, part);
     Ok(added(&Metric {
@@ -94,6 +101,9 @@ pub(super) fn convert(editing: &mut Editing<'_, '_>, part: Part) -> Result<Effec
 
 /// Adds a gauge of the quantiles of a summary.
 pub(super) fn quantiles(editing: &mut Editing<'_, '_>) -> Result<Effect, Undecided> {
+    if !has_data(editing, |data| matches!(data, view::Data::Summary { .. })) {
+        return Ok(Effect::default());
+    }
     let metric = metric(editing)?;
     let Some(Data::Summary(summary)) = &metric.data else {
         return Ok(Effect::default());
