@@ -122,6 +122,44 @@ fn vanished_target_ends_all_series() {
     assert!(names.contains(&"a") && names.contains(&"up"), "{names:?}");
 }
 
+/// Returns the names of the metrics of a resource with this `service.name`.
+fn metrics_of(scraped: Scraped, service: &str) -> Vec<String> {
+    use opentelemetry_proto::tonic::common::v1::any_value::Value;
+    let (encoded, _permit) = scraped.request.unwrap();
+    let request = ExportMetricsServiceRequest::decode(&*encoded.request).unwrap();
+    let mut metrics = Vec::new();
+    for of_resource in request.resource_metrics {
+        let attributes = of_resource.resource.unwrap_or_default().attributes;
+        let is_of_service = attributes.into_iter().any(|attribute| {
+            attribute.key == "service.name"
+                && attribute.value.and_then(|value| value.value)
+                    == Some(Value::StringValue(service.to_owned()))
+        });
+        if is_of_service {
+            let scopes = of_resource.scope_metrics.into_iter();
+            let all = scopes.flat_map(|scope| scope.metrics);
+            metrics.extend(all.map(|metric| metric.name));
+        }
+    }
+    metrics
+}
+
+#[test]
+fn honored_origin_of_a_series_is_not_that_of_others() {
+    let budget = Budget::new(1 << 20);
+    let config = "config: {scrape_configs: [{job_name: j, honor_labels: true, static_configs: [{targets: ['h:1']}]}]}";
+    let page = b"a{job=\"x\",instance=\"y\"} 1\nb 2\n";
+    let scraped = |service: &str| {
+        let mut scraper = scraper(config, &budget);
+        let scraped = scrape(&mut scraper, &budget, "text/plain", page, 1);
+        metrics_of(scraped, service)
+    };
+    assert_eq!(scraped("x"), ["a"]);
+    let own = scraped("j");
+    assert!(own.iter().any(|name| name == "b"), "{own:?}");
+    assert!(own.iter().any(|name| name == "up"), "{own:?}");
+}
+
 #[test]
 fn page_beyond_a_limit_is_dropped_with_its_key() {
     for (limit, page, key) in [

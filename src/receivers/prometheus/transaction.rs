@@ -16,10 +16,10 @@ const TARGET_INFO: &str = "target_info";
 /// The metrics of one scrape.
 pub(super) struct Transaction {
     pub(super) resources: Vec<OfResource>,
-    /// Places of resources and scopes that are not those of the target.
+    /// Places of resources by job and instance.
     by_origin: HashMap<(String, String), usize>,
-    /// Place of the metric of the last sample.
-    last: Option<Place>,
+    /// Place of the resource of the target itself.
+    own: Option<usize>,
 }
 
 /// Metrics of one resource.
@@ -38,14 +38,6 @@ pub(super) struct OfScope {
     by_name: HashMap<(Box<str>, bool), usize>,
 }
 
-/// A metric within a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    resource: usize,
-    scope: usize,
-    family: usize,
-}
-
 /// The target of a scrape.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
@@ -61,7 +53,7 @@ impl Transaction {
         Transaction {
             resources: Vec::new(),
             by_origin: HashMap::new(),
-            last: None,
+            own: None,
         }
     }
 
@@ -147,11 +139,6 @@ impl Transaction {
         let scope = of_resource.scope(series.scope.as_deref());
         let of_scope = of_resource.scopes.get_mut(scope)?;
         let family = of_scope.family(descriptions, &series.name, is_native);
-        self.last = Some(Place {
-            resource,
-            scope,
-            family,
-        });
         of_scope.families.get_mut(family)
     }
 
@@ -160,22 +147,23 @@ impl Transaction {
             Some((job, instance)) => (job.as_str(), instance.as_str()),
             None => (origin.job.as_str(), origin.instance.as_str()),
         };
-        if series.origin.is_none()
-            && let Some(Place { resource, .. }) = self.last
-            && self.resources.len() == 1
-        {
-            return resource;
+        if let (None, Some(own)) = (&series.origin, self.own) {
+            return own;
         }
         let key = (job.to_owned(), instance.to_owned());
         let resources = &mut self.resources;
-        *self.by_origin.entry(key).or_insert_with(|| {
+        let at = *self.by_origin.entry(key).or_insert_with(|| {
             resources.push(OfResource {
                 attributes: resource(job, instance, &origin.of_target),
                 scopes: Vec::new(),
                 by_scope: HashMap::new(),
             });
             resources.len() - 1
-        })
+        });
+        if series.origin.is_none() {
+            self.own = Some(at);
+        }
+        at
     }
 }
 
