@@ -40,6 +40,7 @@
 
 pub mod duration;
 mod entry;
+mod escape;
 mod fault;
 mod format;
 mod labels;

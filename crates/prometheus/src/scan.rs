@@ -1,8 +1,7 @@
 //! Lexical elements that both text formats share.
 
-use std::borrow::Cow;
-
 use crate::entry::{ExemplarSample, PageSample};
+use crate::escape::{characters, unescaped};
 use crate::fault::{PageFault, shortened};
 use crate::format::{MAX_EXEMPLAR, MAX_LABELS, MAX_SERIES_BYTES};
 use crate::labels::PageLabels;
@@ -377,49 +376,6 @@ impl ExemplarText<'_> {
             timestamp: self.timestamp,
         }
     }
-}
-
-/// Resolves the escapes of names and label values: `\\`, `\"` and `\n`. Others stay.
-pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
-    resolved(text, true)
-}
-
-/// Resolves the escapes of descriptions in the text format: `\\` and `\n`. Others stay.
-pub(crate) fn unescaped_help(text: &str) -> Cow<'_, str> {
-    resolved(text, false)
-}
-
-fn resolved(text: &str, quotes: bool) -> Cow<'_, str> {
-    if !text.contains('\\') {
-        return text.into();
-    }
-    let mut output = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let resolved = match (letter, letters.peek()) {
-            ('\\', Some('\\')) => '\\',
-            ('\\', Some('n')) => '\n',
-            ('\\', Some('"')) if quotes => '"',
-            _ => {
-                output.push(letter);
-                continue;
-            }
-        };
-        letters.next();
-        output.push(resolved);
-    }
-    output.into()
-}
-
-/// Returns the number of characters of a text after its escapes are resolved.
-fn characters(text: &str) -> usize {
-    let mut escaped = false;
-    let counted = text.chars().filter(|letter| {
-        let is_escape = escaped && matches!(letter, '\\' | 'n' | '"');
-        escaped = *letter == '\\' && !escaped;
-        !is_escape
-    });
-    counted.count()
 }
 
 fn is_name_start(byte: u8) -> bool {
