@@ -5,13 +5,21 @@ use std::sync::Arc;
 
 use super::family::{Family, Observation};
 use super::metadata::Descriptions;
-use super::point::stale;
+use super::point::{Point, stale};
 use super::resource::{Attributes, resource};
 use super::series::{Scope, Series};
 use tributary_prometheus::{Kind, NativeHistogram};
 
 /// Name of the metric whose labels become resource attributes.
 const TARGET_INFO: &str = "target_info";
+
+/// Memory of a metric besides its names and all points but the first, in bytes. Vectors and tables double, so that half
+/// of them may be empty, and the first element takes the place of four.
+const FAMILY: usize =
+    2 * size_of::<Family>() + 3 * size_of::<Point>() + 8 * size_of::<(u64, usize)>();
+
+/// Memory of an entry of a table by names, besides the name, in bytes.
+const NAME: usize = 2 * size_of::<((Box<str>, bool), usize)>();
 
 /// The metrics of one scrape.
 pub(super) struct Transaction {
@@ -20,6 +28,8 @@ pub(super) struct Transaction {
     by_origin: HashMap<(String, String), usize>,
     /// Place of the resource of the target itself.
     own: Option<usize>,
+    /// Memory of new metrics, scopes and resources in bytes, since the last call of [`take_bytes`](Self::take_bytes).
+    bytes: usize,
 }
 
 /// Metrics of one resource.
@@ -54,6 +64,7 @@ impl Transaction {
             resources: Vec::new(),
             by_origin: HashMap::new(),
             own: None,
+            bytes: 0,
         }
     }
 
@@ -86,6 +97,18 @@ impl Transaction {
     ) -> bool {
         let family = self.family(origin, descriptions, observation.series, true);
         family.is_some_and(|family| family.add_native(observation, native))
+    }
+
+    /// Returns the memory of the metrics, scopes and resources that were added since the last call, in bytes.
+    pub(super) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Number of points.
+    pub(super) fn points(&self) -> usize {
+        let scopes = self.resources.iter().flat_map(|resource| &resource.scopes);
+        let families = scopes.flat_map(|scope| &scope.families);
+        families.map(|family| family.points.len()).sum()
     }
 
     /// Sets the start of all points that have none, in nanoseconds since 1970.
@@ -136,9 +159,9 @@ impl Transaction {
     ) -> Option<&mut Family> {
         let resource = self.resource(origin, series);
         let of_resource = self.resources.get_mut(resource)?;
-        let scope = of_resource.scope(series.scope.as_deref());
+        let scope = of_resource.scope(series.scope.as_deref(), &mut self.bytes);
         let of_scope = of_resource.scopes.get_mut(scope)?;
-        let family = of_scope.family(descriptions, &series.name, is_native);
+        let family = of_scope.family(descriptions, &series.name, is_native, &mut self.bytes);
         of_scope.families.get_mut(family)
     }
 
@@ -151,8 +174,9 @@ impl Transaction {
             return own;
         }
         let key = (job.to_owned(), instance.to_owned());
-        let resources = &mut self.resources;
+        let (resources, bytes) = (&mut self.resources, &mut self.bytes);
         let at = *self.by_origin.entry(key).or_insert_with(|| {
+            *bytes += 4 * (size_of::<OfResource>() + job.len() + instance.len());
             resources.push(OfResource {
                 attributes: resource(job, instance, &origin.of_target),
                 scopes: Vec::new(),
@@ -177,11 +201,13 @@ impl OfResource {
         }
     }
 
-    fn scope(&mut self, scope: Option<&Scope>) -> usize {
+    /// Returns the place of a scope. Adds the memory of a new one to `bytes`.
+    fn scope(&mut self, scope: Option<&Scope>, bytes: &mut usize) -> usize {
         let key = scope.cloned().unwrap_or_default();
         if let Some(at) = self.by_scope.get(&key) {
             return *at;
         }
+        *bytes += 2 * (size_of::<OfScope>() + size_of::<(Scope, usize)>() + key.bytes());
         self.scopes.push(OfScope {
             scope: scope.filter(|scope| **scope != Scope::default()).cloned(),
             families: Vec::new(),
@@ -193,7 +219,14 @@ impl OfResource {
 }
 
 impl OfScope {
-    fn family(&mut self, descriptions: &Descriptions, metric: &str, is_native: bool) -> usize {
+    /// Returns the place of a metric. Adds the memory of a new one to `bytes`.
+    fn family(
+        &mut self,
+        descriptions: &Descriptions,
+        metric: &str,
+        is_native: bool,
+        bytes: &mut usize,
+    ) -> usize {
         let key = (Box::from(metric), is_native);
         if let Some(at) = self.by_name.get(&key) {
             return *at;
@@ -207,9 +240,12 @@ impl OfScope {
                 .is_some_and(|family| family.includes(metric))
         };
         let at = known.filter(includes).unwrap_or_else(|| {
+            let names = 2 * membership.family.len() + membership.described_as.len();
+            *bytes += FAMILY + NAME + names;
             self.families.push(Family::new(membership, is_native));
             self.families.len() - 1
         });
+        *bytes += NAME + metric.len();
         self.by_name.entry(family).or_insert(at);
         self.by_name.insert(key, at);
         at
