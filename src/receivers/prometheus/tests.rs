@@ -18,6 +18,7 @@ use super::target::ScrapeTarget;
 use super::transaction::Transaction;
 use crate::receivers::scraping::found::Found;
 use crate::serving::body::ReceivedBytes;
+use tributary_config::{Problems, Validate};
 use tributary_memory::{Budget, Permit};
 use tributary_prometheus::Format;
 
@@ -281,6 +282,56 @@ fn new_metrics_count_toward_the_budget() {
     // A metric with one point takes about 1 KB.
     assert!(permit.bytes() > 900 << 10, "{}", permit.bytes());
     scraper.vanish(2000).unwrap();
+}
+
+/// Returns the mistakes in a configuration, each with its key.
+fn problems(config: &str) -> Vec<String> {
+    let config: Config = serde_yaml::from_str(config).unwrap();
+    let mut problems = Problems::default();
+    config.validate(&mut problems);
+    let found = problems.found().iter();
+    let lines = found.map(|problem| {
+        let kind = if problem.warning { "warning" } else { "error" };
+        let key = problem.path.last().map_or("", String::as_str);
+        format!("{kind}: {key}: {}", problem.message)
+    });
+    lines.collect()
+}
+
+#[test]
+fn useless_and_reserved_keys_are_reported() {
+    let job = |keys: &str| {
+        format!(
+            "config: {{scrape_configs: [{{job_name: j, {keys}, static_configs: [{{targets: ['h:1']}}]}}]}}"
+        )
+    };
+    for (config, expected) in [
+        (
+            job("keep_dropped_targets: 1"),
+            "warning: keep_dropped_targets: has no effect",
+        ),
+        (
+            job("http_headers: {user-agent: {values: [a]}}"),
+            "error: user-agent: `user-agent` is reserved",
+        ),
+        (job("tls_config: {cert: a}"), "error: "),
+        (
+            format!("scrape_on_shutdown: true\n{SIMPLE}"),
+            "error: scrape_on_shutdown: `scrape_on_shutdown` is not supported",
+        ),
+        (
+            format!("initial_scrape_offset: 1s\n{SIMPLE}"),
+            "error: initial_scrape_offset: `initial_scrape_offset` is not supported",
+        ),
+    ] {
+        let found = problems(&config);
+        assert!(
+            found.len() == 1 && found[0].starts_with(expected),
+            "{config}: {found:?}"
+        );
+    }
+    let files = "file_sd_configs: [{files: [a.json], refresh_interval: 1d}], http_headers: {x-key: {values: [a]}}";
+    assert_eq!(problems(&job(files)), Vec::<String>::new());
 }
 
 #[test]
