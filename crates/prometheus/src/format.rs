@@ -8,6 +8,10 @@ pub const MAX_LABELS: usize = 1024;
 /// histogram once for all its buckets, so each of its bytes may be hashed once per bucket.
 pub const MAX_SERIES_BYTES: usize = 128 << 10;
 
+/// Maximum size of the name of a metric family in the protobuf format, in bytes. The name may be hashed once per metric of
+/// the family.
+pub(crate) const MAX_NAME: usize = 4 << 10;
+
 /// Maximum length of the labels of an exemplar in characters, as OpenMetrics demands. Longer exemplars are dropped, as by
 /// Prometheus.
 pub(crate) const MAX_EXEMPLAR: usize = 128;

@@ -14,6 +14,7 @@
 //! * A page in a text format must be UTF-8 as a whole. Prometheus checks label values and help texts only.
 //! * A NUL byte at the start of a line is refused. Prometheus takes it for the end of the page.
 //! * A series has at most [`MAX_LABELS`] labels and [`MAX_SERIES_BYTES`] bytes.
+//! * The name of a metric family in the protobuf format has at most 4 KiB.
 //! * The bounds of the buckets of a classic histogram in the protobuf format must increase. A summary in that format has at
 //!   most 100 quantiles.
 //! * Escapes in labels of exemplars are resolved, as OpenMetrics demands.

@@ -110,6 +110,11 @@ fn bytes_of_a_series_are_bounded() {
         &histogram(&[label("b", &long)], &[]),
         "more than 131072 bytes",
     );
+    let family = field(1, &[b'x'; 4097]);
+    let mut page = Vec::new();
+    varint(family.len(), &mut page);
+    page.extend(family);
+    refused(&page, "more than 4096 bytes");
 }
 
 /// Each repetition would cost a copy of all labels.
