@@ -41,9 +41,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 pub use self::config::{
-    Authorization, Base2Size, BasicAuth, Config, DnsRecord, DnsSdConfig, ExtraHeader, GlobalConfig,
-    HttpSdConfig, NameScheme, PrometheusDuration, PrometheusTls, RelabelAction, RelabelConfig,
-    ScrapeConfig, ScrapeProtocol, StaticConfig,
+    Authorization, Base2Size, BasicAuth, Config, DnsRecord, DnsSdConfig, ExtraHeader, FileSdConfig,
+    GlobalConfig, HttpSdConfig, NameScheme, PrometheusDuration, PrometheusTls, RelabelAction,
+    RelabelConfig, ScrapeConfig, ScrapeProtocol, StaticConfig,
 };
 use self::fetch::JobClient;
 use self::outlet::Outlet;

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::harness::backend::Record;
+use crate::harness::collector::Line;
 use crate::harness::{Backend, Collector, Signal, Telemetry, grpc_to};
 
 /// A number as it arrived.
@@ -96,6 +97,7 @@ fn answer(
                 format!("[{{\"targets\": [\"{address}\"], \"labels\": {{\"zone\": \"a\"}}}}]");
             Response::new(Full::from(list))
         }
+        "/moved" if !request.headers().contains_key("x-key") => status(403),
         "/moved" => {
             let elsewhere = format!("http://localhost:{}/elsewhere", address.port());
             let answer = Response::builder()
@@ -104,7 +106,8 @@ fn answer(
             answer.body(Full::default()).unwrap()
         }
         "/elsewhere" => {
-            leaks.fetch_add(usize::from(authorization.is_some()), Relaxed);
+            let is_leaked = authorization.is_some() || request.headers().contains_key("x-key");
+            leaks.fetch_add(usize::from(is_leaked), Relaxed);
             Response::new(Full::from("moved 1\n"))
         }
         "/metrics" if authorization.is_none_or(|value| value != "Bearer right") => status(401),
@@ -128,7 +131,7 @@ fn config(jobs: &str, backend: &Backend) -> String {
         "receivers:
   prometheus:
     config:
-      global: {{scrape_interval: 100ms}}
+      global: {{scrape_interval: 1s}}
       scrape_configs:
 {jobs}
 exporters:
@@ -200,6 +203,7 @@ async fn scraped_metrics_arrive_and_a_broken_page_ends_series() {
           authorization: {{credentials: right}}
           http_sd_configs: [{{url: 'http://{0}/targets'}}]
         - job_name: wrong
+          params: {{job: [wrong]}}
           static_configs: [{{targets: ['{0}']}}]",
         target.address
     );
@@ -212,7 +216,14 @@ async fn scraped_metrics_arrive_and_a_broken_page_ends_series() {
             arrived.contains(&seven) && arrived.contains(&refused)
         })
         .await;
-    let line = collector.wait_for("Cannot scrape a target").await;
+    let right = format!("http://{}/metrics", target.address);
+    let wrong = format!("{right}?job=wrong");
+    let is_failure = |line: &Line, url: &str| {
+        line.message() == "Cannot scrape a target" && line.field("url") == url
+    };
+    let line = collector
+        .wait_for_line("the wrong job fails", 0, |line| is_failure(line, &wrong))
+        .await;
     assert!(
         line.field("error").contains("401"),
         "{}",
@@ -225,14 +236,14 @@ async fn scraped_metrics_arrive_and_a_broken_page_ends_series() {
             arrived(record).contains(&ended)
         })
         .await;
-    let lines = collector.lines();
-    let about = |message: &str| {
-        lines
-            .iter()
-            .filter(|line| line.message() == message)
-            .count()
-    };
-    assert_eq!(about("Cannot scrape a target"), 2);
+    collector
+        .wait_for_line("the right job fails", 0, |line| is_failure(line, &right))
+        .await;
+    for url in [&right, &wrong] {
+        let lines = collector.lines();
+        let failures = lines.iter().filter(|line| is_failure(line, url));
+        assert_eq!(failures.count(), 1, "{url}");
+    }
     target.is_broken.store(false, Relaxed);
     let line = collector.wait_for("Scraping a target works again").await;
     assert!(line.number("failures") >= 1);
@@ -249,6 +260,7 @@ async fn redirect_to_another_host_gets_no_credentials() {
         "        - job_name: moved
           metrics_path: /moved
           basic_auth: {{username: jane, password: secret}}
+          http_headers: {{X-Key: {{secrets: [hidden]}}}}
           static_configs: [{{targets: ['{}']}}]",
         target.address
     );

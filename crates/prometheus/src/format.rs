@@ -1,4 +1,20 @@
-//! ScrapedPage formats, their media types, and choices in reading them.
+//! Page formats, their media types, and choices in reading them.
+
+/// Maximum number of labels of a series on a page, and of label pairs that relabelling has to search. Prometheus has no
+/// such limit; client libraries and exporters stay far below it.
+pub const MAX_LABELS: usize = 1024;
+
+/// Maximum size of the name and the labels of a series on a page, in bytes. A protobuf page names the labels of a
+/// histogram once for all its buckets, so each of its bytes may be hashed once per bucket.
+pub const MAX_SERIES_BYTES: usize = 128 << 10;
+
+/// Maximum size of the name of a metric family in the protobuf format, in bytes. The name may be hashed once per metric of
+/// the family.
+pub(crate) const MAX_NAME: usize = 4 << 10;
+
+/// Maximum length of the labels of an exemplar in characters, as OpenMetrics demands. Longer exemplars are dropped, as by
+/// Prometheus.
+pub(crate) const MAX_EXEMPLAR: usize = 128;
 
 /// Choices in the reading of histograms of the protobuf format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -13,6 +13,10 @@
 //!
 //! * A page in a text format must be UTF-8 as a whole. Prometheus checks label values and help texts only.
 //! * A NUL byte at the start of a line is refused. Prometheus takes it for the end of the page.
+//! * A series has at most [`MAX_LABELS`] labels and [`MAX_SERIES_BYTES`] bytes.
+//! * The name of a metric family in the protobuf format has at most 4 KiB.
+//! * The bounds of the buckets of a classic histogram in the protobuf format must increase. A summary in that format has at
+//!   most 100 quantiles.
 //! * Escapes in labels of exemplars are resolved, as OpenMetrics demands.
 //! * Blanks before the name of a metric are skipped. Prometheus makes them part of the name.
 //!
@@ -37,6 +41,7 @@
 
 pub mod duration;
 mod entry;
+mod escape;
 mod fault;
 mod format;
 mod labels;
@@ -50,7 +55,7 @@ mod text;
 
 pub use entry::{BucketRun, ExemplarSample, Kind, NativeHistogram, PageEntry, PageSample};
 pub use fault::PageFault;
-pub use format::{Format, HistogramOptions, media_type};
+pub use format::{Format, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, media_type};
 pub use labels::{LabelBuilder, LabelSet, PageLabels, is_legacy_name};
 pub use page::ScrapedPage;
 pub use protobuf::MAX_BUCKETS;

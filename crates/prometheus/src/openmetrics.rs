@@ -1,8 +1,9 @@
 //! OpenMetrics' text format, version 1.0: <https://prometheus.io/docs/specs/om/open_metrics_spec/>.
 
 use crate::entry::{Kind, PageEntry, PageSample};
+use crate::escape::unescaped;
 use crate::fault::{PageFault, shortened};
-use crate::scan::{ExemplarText, Rules, TextPage, unescaped};
+use crate::scan::{Rules, TextPage};
 
 /// Reads the next entry; `None` at `# EOF`.
 pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {
@@ -98,11 +99,7 @@ fn sample<'p>(page: &mut TextPage<'p>) -> Result<PageEntry<'p>, PageFault> {
         has_exemplar = scan.skip(" # {");
     }
     page.exemplar = match has_exemplar {
-        true => {
-            let mut exemplar = ExemplarText::default();
-            scan.exemplar(&mut exemplar)?;
-            Some(exemplar)
-        }
+        true => scan.exemplar()?,
         false => None,
     };
     match scan.peek() {

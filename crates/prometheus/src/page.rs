@@ -49,6 +49,17 @@ impl<'p> ScrapedPage<'p> {
         })
     }
 
+    /// Raises the maximum number of labels of a series from [`MAX_LABELS`](crate::MAX_LABELS) to `labels`, if that is
+    /// more.
+    pub fn with_label_limit(mut self, labels: usize) -> Self {
+        let limit = match &mut self.inner {
+            Inner::Text(page) | Inner::OpenMetrics(page) => &mut page.scan.label_limit,
+            Inner::Protobuf(page) => &mut page.label_limit,
+        };
+        *limit = labels.max(*limit);
+        self
+    }
+
     /// Reads the next entry; `None` at the end of the page.
     ///
     /// # Errors

@@ -8,6 +8,8 @@ mod family;
 mod histogram;
 mod wire;
 
+use std::cmp::Ordering;
+
 use tributary_otlp::reader::{Fields, delimited};
 
 use self::family::{Family, Metric};
@@ -15,9 +17,12 @@ pub use self::histogram::MAX_BUCKETS;
 use self::histogram::Native;
 use crate::entry::{ExemplarSample, Kind, PageEntry, PageSample};
 use crate::fault::PageFault;
-use crate::format::HistogramOptions;
+use crate::format::{HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES};
 use crate::labels::PageLabels;
 use crate::number;
+
+/// Maximum number of quantiles of a summary.
+const MAX_QUANTILES: usize = 100;
 
 /// A page in the protobuf format.
 pub(crate) struct ProtobufPage<'p> {
@@ -31,6 +36,10 @@ pub(crate) struct ProtobufPage<'p> {
     stage: Stage<'p>,
     /// Text that identifies the current series.
     pub(crate) series: Vec<u8>,
+    /// Length of the part of `series` that all series of the current metric share.
+    shared: usize,
+    /// Maximum number of labels of a series.
+    pub(crate) label_limit: usize,
     current: Current<'p>,
     /// Number of buckets of native histograms on the page, empty ones between others included.
     buckets: usize,
@@ -52,6 +61,10 @@ enum Stage<'p> {
     Rows {
         fields: Fields<'p>,
         has_infinity: bool,
+        /// Number of rows that were returned.
+        rows: usize,
+        /// Bound of the last row.
+        last: Option<f64>,
     },
 }
 
@@ -77,6 +90,8 @@ impl<'p> ProtobufPage<'p> {
             metric: Metric::default(),
             stage: Stage::Done,
             series: Vec::new(),
+            shared: 0,
+            label_limit: MAX_LABELS,
             current: Current::default(),
             buckets: 0,
         }
@@ -127,6 +142,7 @@ impl<'p> ProtobufPage<'p> {
             if let (4, Some(whole)) = (field.number, field.value.bytes()) {
                 self.metric = Metric::read(whole, self.family.kind)
                     .map_err(|wrong| PageFault::in_family(self.family.name, wrong))?;
+                self.share()?;
                 self.stage = self.first_stage()?;
                 return Ok(true);
             }
@@ -189,6 +205,8 @@ impl<'p> ProtobufPage<'p> {
                 self.stage = Stage::Rows {
                     fields: Fields::new(value),
                     has_infinity: is_summary,
+                    rows: 0,
+                    last: None,
                 };
                 current.suffix = "_sum";
                 self.double(value, 2)?
@@ -196,6 +214,8 @@ impl<'p> ProtobufPage<'p> {
             Stage::Rows {
                 mut fields,
                 has_infinity,
+                rows,
+                last,
             } => {
                 let row = fields.find_map(|field| match field {
                     Ok(field) if field.number == 3 => field.value.bytes().map(Ok),
@@ -227,12 +247,15 @@ impl<'p> ProtobufPage<'p> {
                                 )
                             }
                         };
+                        self.check_row(bound, last, rows, is_summary)?;
                         current.row = Some((if is_summary { "quantile" } else { "le" }, bound));
                         let is_last = bound == f64::INFINITY && !is_summary;
                         if !is_last {
                             self.stage = Stage::Rows {
                                 fields,
                                 has_infinity,
+                                rows: rows + 1,
+                                last: Some(bound),
                             };
                         }
                         number
@@ -262,21 +285,65 @@ impl<'p> ProtobufPage<'p> {
         Ok(if float == 0.0 { exact as f64 } else { float })
     }
 
-    /// Writes the text that identifies the current series.
-    fn describe(&mut self) {
+    /// Refuses rows that would be other series with the same labels, because a few bytes of such rows cost a copy of all
+    /// labels each.
+    fn check_row(
+        &self,
+        bound: f64,
+        last: Option<f64>,
+        rows: usize,
+        is_summary: bool,
+    ) -> Result<(), PageFault> {
+        if is_summary {
+            return match rows < MAX_QUANTILES {
+                true => Ok(()),
+                false => {
+                    Err(self.fault(format!("a summary has more than {MAX_QUANTILES} quantiles")))
+                }
+            };
+        }
+        match last {
+            Some(last) if bound.partial_cmp(&last) != Some(Ordering::Greater) => Err(self.fault(
+                format!("the bound {bound} of a bucket is not above the bound before it, {last}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the part of the text that all series of the current metric share.
+    fn share(&mut self) -> Result<(), PageFault> {
         self.series.clear();
         self.series.extend_from_slice(self.family.name.as_bytes());
-        self.series
-            .extend_from_slice(self.current.suffix.as_bytes());
+        let mut labels = 0;
         // 0xff is not a part of UTF-8.
         for field in Fields::new(self.metric.whole)
             .flatten()
             .filter(|field| field.number == 1)
         {
+            labels += 1;
+            let label = field.value.bytes().unwrap_or_default();
+            if labels > self.label_limit {
+                let limit = self.label_limit;
+                return Err(self.fault(format!("a metric has more than {limit} labels")));
+            }
+            if self.series.len() + label.len() >= MAX_SERIES_BYTES {
+                return Err(self.fault(format!(
+                    "the name and labels of a metric have more than {MAX_SERIES_BYTES} bytes"
+                )));
+            }
             self.series.push(0xff);
-            self.series
-                .extend_from_slice(field.value.bytes().unwrap_or_default());
+            self.series.extend_from_slice(label);
         }
+        self.shared = self.series.len();
+        Ok(())
+    }
+
+    /// Writes the text that identifies the current series.
+    fn describe(&mut self) {
+        self.series.truncate(self.shared);
+        self.series.push(0xff);
+        self.series
+            .extend_from_slice(self.current.suffix.as_bytes());
         if let Some((name, value)) = self.current.row {
             self.series.push(0xff);
             self.series.extend_from_slice(name.as_bytes());
@@ -309,7 +376,7 @@ impl<'p> ProtobufPage<'p> {
             false => self
                 .current
                 .exemplar
-                .map(exemplar::read)
+                .and_then(exemplar::read)
                 .into_iter()
                 .collect(),
         }

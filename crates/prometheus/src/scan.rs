@@ -1,9 +1,9 @@
 //! Lexical elements that both text formats share.
 
-use std::borrow::Cow;
-
 use crate::entry::{ExemplarSample, PageSample};
+use crate::escape::{characters, unescaped};
 use crate::fault::{PageFault, shortened};
+use crate::format::{MAX_EXEMPLAR, MAX_LABELS, MAX_SERIES_BYTES};
 use crate::labels::PageLabels;
 use crate::number;
 
@@ -21,6 +21,8 @@ pub(crate) enum Rules {
 pub(crate) struct Scan<'p> {
     text: &'p str,
     at: usize,
+    /// Maximum number of labels of a series.
+    pub(crate) label_limit: usize,
 }
 
 /// The series of a line, as written.
@@ -44,7 +46,11 @@ pub(crate) struct ExemplarText<'p> {
 
 impl<'p> Scan<'p> {
     pub(crate) fn new(text: &'p str) -> Self {
-        Scan { text, at: 0 }
+        Scan {
+            text,
+            at: 0,
+            label_limit: MAX_LABELS,
+        }
     }
 
     pub(crate) fn peek(&self) -> Option<u8> {
@@ -181,8 +187,21 @@ impl<'p> Scan<'p> {
         let mut quoted = None;
         if self.peek() == Some(b'{') {
             self.at += 1;
-            quoted = self.labels(rules, rules == Rules::Strict, &mut series.labels)?;
+            let (limit, labels) = (self.label_limit, &mut series.labels);
+            quoted = self.labels(rules, rules == Rules::Strict, |label| {
+                labels.push(label);
+                match labels.len() <= limit {
+                    true => Ok(()),
+                    false => Err(format!("the sample has more than {limit} labels")),
+                }
+            })?;
             name_end = self.at;
+        }
+        if name_end - start > MAX_SERIES_BYTES {
+            self.at = start;
+            return Err(self.fault(format!(
+                "the name and labels of the sample have more than {MAX_SERIES_BYTES} bytes"
+            )));
         }
         series.whole = self
             .text
@@ -197,12 +216,13 @@ impl<'p> Scan<'p> {
         Ok(())
     }
 
-    /// Reads labels up to the closing brace. Returns the name of the metric, if the braces contain it.
+    /// Reads labels up to the closing brace, and passes them to `add`, which returns the reason why it refuses one. Returns
+    /// the name of the metric, if the braces contain it.
     fn labels(
         &mut self,
         rules: Rules,
         is_comma_required: bool,
-        labels: &mut Vec<(&'p str, &'p str)>,
+        mut add: impl FnMut((&'p str, &'p str)) -> Result<(), String>,
     ) -> Result<Option<&'p str>, PageFault> {
         let blanks = |scan: &mut Self| {
             if rules == Rules::Lenient {
@@ -229,7 +249,8 @@ impl<'p> Scan<'p> {
                     if self.peek() != Some(b'"') {
                         return Err(self.expected("a label value in quotes"));
                     }
-                    labels.push((name, self.quoted(rules == Rules::Lenient)?));
+                    let label = (name, self.quoted(rules == Rules::Lenient)?);
+                    add(label).map_err(|reason| self.fault(reason))?;
                 }
                 Some(b',' | b'}') if is_quoted => {
                     if metric.replace(name).is_some() {
@@ -250,13 +271,18 @@ impl<'p> Scan<'p> {
         Ok(metric)
     }
 
-    /// Reads an exemplar after its opening brace, up to the end of its value.
-    pub(crate) fn exemplar(&mut self, exemplar: &mut ExemplarText<'p>) -> Result<(), PageFault> {
-        exemplar.labels.clear();
-        if self
-            .labels(Rules::Strict, true, &mut exemplar.labels)?
-            .is_some()
-        {
+    /// Reads an exemplar after its opening brace, up to the end of its value. Returns `None` if its labels are too long.
+    pub(crate) fn exemplar(&mut self) -> Result<Option<ExemplarText<'p>>, PageFault> {
+        let mut exemplar = ExemplarText::default();
+        let mut length = 0_usize;
+        let add = |label: (&'p str, &'p str)| {
+            length = length.saturating_add(characters(label.0) + characters(label.1));
+            if length <= MAX_EXEMPLAR {
+                exemplar.labels.push(label);
+            }
+            Ok(())
+        };
+        if self.labels(Rules::Strict, true, add)?.is_some() {
             return Err(self.fault("an exemplar must not have a metric name"));
         }
         if !self.skip(" ") {
@@ -268,7 +294,7 @@ impl<'p> Scan<'p> {
             true => Some(self.seconds("timestamp of the exemplar")?),
             false => None,
         };
-        Ok(())
+        Ok(Some(exemplar).filter(|_| length <= MAX_EXEMPLAR))
     }
 
     /// Returns the text up to the next space or line break.
@@ -350,38 +376,6 @@ impl ExemplarText<'_> {
             timestamp: self.timestamp,
         }
     }
-}
-
-/// Resolves the escapes of names and label values: `\\`, `\"` and `\n`. Others stay.
-pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
-    resolved(text, true)
-}
-
-/// Resolves the escapes of descriptions in the text format: `\\` and `\n`. Others stay.
-pub(crate) fn unescaped_help(text: &str) -> Cow<'_, str> {
-    resolved(text, false)
-}
-
-fn resolved(text: &str, quotes: bool) -> Cow<'_, str> {
-    if !text.contains('\\') {
-        return text.into();
-    }
-    let mut output = String::with_capacity(text.len());
-    let mut letters = text.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let resolved = match (letter, letters.peek()) {
-            ('\\', Some('\\')) => '\\',
-            ('\\', Some('n')) => '\n',
-            ('\\', Some('"')) if quotes => '"',
-            _ => {
-                output.push(letter);
-                continue;
-            }
-        };
-        letters.next();
-        output.push(resolved);
-    }
-    output.into()
 }
 
 fn is_name_start(byte: u8) -> bool {

@@ -2,8 +2,9 @@
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>.
 
 use crate::entry::{Kind, PageEntry, PageSample};
+use crate::escape::unescaped_help;
 use crate::fault::{PageFault, shortened};
-use crate::scan::{Rules, TextPage, unescaped_help};
+use crate::scan::{Rules, TextPage};
 
 /// Reads the next entry; `None` at the end of the page.
 pub(crate) fn next<'p>(page: &mut TextPage<'p>) -> Result<Option<PageEntry<'p>>, PageFault> {

@@ -89,7 +89,10 @@ impl Cache {
     ) -> Result<Option<Arc<Series>>, NoRoom> {
         let bytes = bytes(text, series.as_ref());
         self.bytes += bytes;
-        self.reserve()?;
+        if let Err(no_room) = self.reserve() {
+            self.bytes -= bytes;
+            return Err(no_room);
+        }
         let series = series.map(Arc::new);
         let entry = Entry {
             series: series.clone(),
@@ -128,16 +131,20 @@ impl Cache {
         ended
     }
 
-    /// Ends a failed scrape. Returns all series of the previous one.
-    pub(super) fn failed(&mut self) -> Vec<Arc<Series>> {
+    /// Ends a failed scrape. Returns all series of the previous one. If the failure was that the memory budget has
+    /// `no_room`, all entries are removed, because a smaller page would find no room beside those of a large one.
+    pub(super) fn failed(&mut self, no_room: bool) -> Vec<Arc<Series>> {
         self.current.clear();
         let ended = std::mem::take(&mut self.previous);
+        if no_room {
+            self.entries = HashMap::new();
+            (self.bytes, self.settled) = (0, 0);
+        }
         // Labels that vary from scrape to scrape must not fill the memory while all scrapes fail.
-        let is_large = self.entries.len() + self.descriptions.len() > 2 * self.settled + 1000;
-        if is_large {
+        if self.entries.len() > 2 * self.settled + 1000 {
             self.flush();
         }
-        self.end(is_large);
+        self.end(false);
         ended
     }
 
@@ -204,8 +211,8 @@ mod tests {
         scrape(&mut cache, &["b", "c"]);
         assert_eq!(names(cache.succeeded()), ["a"]);
         scrape(&mut cache, &["c"]);
-        assert_eq!(names(cache.failed()), ["b", "c"]);
-        assert!(cache.failed().is_empty());
+        assert_eq!(names(cache.failed(false)), ["b", "c"]);
+        assert!(cache.failed(false).is_empty());
         scrape(&mut cache, &["c"]);
         assert!(cache.succeeded().is_empty());
         drop(cache);
@@ -221,5 +228,11 @@ mod tests {
             cache.add(name.as_bytes(), Some(series(&name))).is_err()
         });
         assert!(refused.is_some());
+        assert!(cache.bytes <= cache.permit.bytes());
+        cache.failed(true);
+        scrape(&mut cache, &["small"]);
+        assert!(cache.succeeded().is_empty());
+        drop(cache);
+        assert_eq!(budget.used(), 0);
     }
 }

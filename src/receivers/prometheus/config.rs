@@ -12,7 +12,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::discovery::{DnsRecord, DnsSdConfig, HttpSdConfig, StaticConfig};
+pub use self::discovery::{DnsRecord, DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
 pub use self::global::GlobalConfig;
 pub use self::http::{Authorization, BasicAuth, ExtraHeader, PrometheusTls};
 pub use self::job::ScrapeConfig;
@@ -51,6 +51,15 @@ pub struct Config {
     /// Not supported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_server: Option<Unread>,
+    /// Not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scrape_on_shutdown: Option<Unread>,
+    /// Not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery_reload_on_startup: Option<Unread>,
+    /// Not supported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_scrape_offset: Option<Unread>,
 }
 
 /// Prometheus' configuration.
@@ -115,6 +124,24 @@ impl Validate for Config {
             "api_server",
             self.api_server.is_some(),
             "remove it",
+            problems,
+        );
+        refuse(
+            "scrape_on_shutdown",
+            self.scrape_on_shutdown.is_some(),
+            "remove it; a shorter `scrape_interval` loses less at the end",
+            problems,
+        );
+        refuse(
+            "discovery_reload_on_startup",
+            self.discovery_reload_on_startup.is_some(),
+            "remove it; targets are scraped as soon as they are discovered",
+            problems,
+        );
+        refuse(
+            "initial_scrape_offset",
+            self.initial_scrape_offset.is_some(),
+            "remove it; the first scrapes are spread over the `scrape_interval`",
             problems,
         );
     }

@@ -28,6 +28,14 @@ pub(super) struct Encoded {
     pub(super) points: usize,
 }
 
+/// Metrics that were not encoded.
+#[derive(Debug)]
+pub(super) struct Unencoded {
+    /// Number of data points.
+    pub(super) points: usize,
+    pub(super) no_room: NoRoom,
+}
+
 /// Encodes the metrics. The permit grows with the request.
 ///
 /// # Errors

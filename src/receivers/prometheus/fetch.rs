@@ -35,6 +35,8 @@ const TIMEOUT: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout
 #[derive(Clone)]
 pub(super) struct JobClient {
     transport: ScrapeTransport,
+    /// Reason why TLS cannot be used.
+    tls_error: Option<String>,
     credentials: Credentials,
     budget: Arc<Budget>,
 }
@@ -78,9 +80,9 @@ impl JobClient {
         let tls = tls(&job.tls_config.client(), job.enable_http2, cx);
         JobClient::new(
             match job.scheme {
-                Scheme::Https => Some(tls?),
+                Scheme::Https => Ok(tls?),
                 // Rules and redirects may still lead to TLS. The system's certificate authorities are not required.
-                Scheme::Http => tls.ok(),
+                Scheme::Http => tls,
             },
             proxy,
             extra_headers(&job.http_headers),
@@ -89,14 +91,18 @@ impl JobClient {
         )
     }
 
-    /// Creates a client from its parts.
+    /// Creates a client from its parts. An error of TLS is reported for each URL with `https`.
     pub(super) fn new(
-        tls: Option<(ClientTls, RotatingClient)>,
+        tls: Result<(ClientTls, RotatingClient), BuildError>,
         proxy: Option<Arc<Proxy>>,
         headers: HeaderMap,
         credentials: Credentials,
         cx: &BuildContext,
     ) -> Result<Self, BuildError> {
+        let (tls, tls_error) = match tls {
+            Ok(tls) => (Some(tls), None),
+            Err(BuildError(reason)) => (None, Some(reason)),
+        };
         Ok(JobClient {
             transport: ScrapeTransport {
                 tls,
@@ -105,9 +111,28 @@ impl JobClient {
                 headers,
                 auth: None,
             },
+            tls_error,
             credentials,
             budget: cx.budget.clone(),
         })
+    }
+
+    /// Creates a client for the server of a URL.
+    fn client(&self, url: &Uri) -> Result<ScrapeClient, String> {
+        match &self.tls_error {
+            Some(reason) if url.scheme_str() == Some("https") => {
+                Err(format!("TLS cannot be used: {reason}"))
+            }
+            _ => self.transport.client(url, None),
+        }
+    }
+
+    /// Returns the client for redirects to other hosts: without the configured headers, which may have secrets.
+    fn of_stranger(&self) -> JobClient {
+        let mut stranger = self.clone();
+        stranger.transport.headers = HeaderMap::new();
+        stranger.transport.auth = None;
+        stranger
     }
 }
 
@@ -188,11 +213,9 @@ impl Fetcher {
         let encoding = if accepts_gzip { "gzip" } else { "identity" };
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
         let agent = concat!("tributary/", env!("CARGO_PKG_VERSION"));
-        if !job.transport.headers.contains_key(USER_AGENT) {
-            headers.insert(USER_AGENT, HeaderValue::from_static(agent));
-        }
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         Ok(Fetcher {
-            client: job.transport.client(url, None)?,
+            client: job.client(url)?,
             url: url.clone(),
             headers,
             limit,
@@ -244,7 +267,7 @@ impl Fetcher {
             response = match is_own {
                 true => self.client.get(&url, &with_credentials, &bounds).await,
                 false => {
-                    let client = self.job.transport.client(&url, None);
+                    let client = self.job.of_stranger().client(&url);
                     let client = client.map_err(ScrapeFailure::Unreachable)?;
                     client.get(&url, &self.headers, &bounds).await
                 }
@@ -298,6 +321,40 @@ fn resolved(location: &str, from: &Uri) -> Option<Uri> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn job() -> JobClient {
+        JobClient {
+            transport: ScrapeTransport {
+                tls: None,
+                options: ClientOptions::default(),
+                proxy: None,
+                headers: HeaderMap::from_iter([(
+                    HeaderName::from_static("x-key"),
+                    HeaderValue::from_static("secret"),
+                )]),
+                auth: None,
+            },
+            tls_error: Some("tls_config::ca_file: cannot be read".to_owned()),
+            credentials: Credentials::of(None, None),
+            budget: Budget::new(1),
+        }
+    }
+
+    #[test]
+    fn target_with_https_shows_the_mistake_in_tls() {
+        let url: Uri = "https://a:1/metrics".parse().unwrap();
+        let fetcher = Fetcher::of_url(job(), &url, HeaderMap::new(), 1, true, true);
+        let reason = fetcher.err().unwrap();
+        assert!(
+            reason.contains("tls_config::ca_file: cannot be read"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn other_host_gets_no_configured_headers() {
+        assert!(job().of_stranger().transport.headers.is_empty());
+    }
 
     #[test]
     fn redirects_are_resolved_against_the_url() {

@@ -41,8 +41,8 @@ impl HttpList {
         let url = parse_url(&config.url).map_err(within)?;
         let tls = tls(&config.tls_config.client(), true, cx);
         let tls = match url.scheme_str() {
-            Some("https") => Some(tls?),
-            _ => tls.ok(),
+            Some("https") => Ok(tls?),
+            _ => tls,
         };
         let credentials =
             Credentials::of(config.basic_auth.as_ref(), config.authorization.as_ref());

@@ -16,9 +16,6 @@ use super::scrape::{ReceivedPage, Scraped, Scraper};
 use crate::pipeline::turns::on_a_turn_if_large;
 use crate::receivers::scraping::schedule::Schedule;
 
-/// Shortest text of decompressed gzip for which a page counts as large, per byte as received.
-const GZIP_RATIO: usize = 8;
-
 /// A target that is scraped.
 pub(super) struct TargetLoop {
     pub(super) scraper: Scraper,
@@ -64,7 +61,11 @@ impl TargetLoop {
                 }
                 if ends(&mut exists, due, interval).await {
                     outlet.send(own.vanish(milliseconds()), &url).await;
-                    return;
+                    // The target may be back since.
+                    if !*exists.borrow() {
+                        return;
+                    }
+                    has_scraped = false;
                 }
                 due = schedule.next(Instant::now(), 0, 1);
                 scraper = Some(own);
@@ -94,8 +95,8 @@ impl TargetLoop {
             };
             scraper = Some(own);
             let Scraped { request, failure } = scraped;
+            counters.count(failure.is_some() || request.is_err());
             outlet.send(request, &url).await;
-            counters.count(failure.is_some());
             failing = log(&outlet, &url, failure.as_ref(), failing);
             due = schedule.next(Instant::now(), 0, 1);
         }
@@ -120,11 +121,12 @@ async fn becomes(exists: &mut watch::Receiver<bool>, wanted: bool) {
     }
 }
 
-/// Returns the estimated size of a page after decompression, in bytes.
+/// Returns the size of a page after decompression, in bytes. That of a compressed page is not known, so the page counts as
+/// large: gzip shrinks some pages to a thousandth.
 fn size(page: &Result<ReceivedPage, ScrapeFailure>) -> usize {
     match page {
         Err(_) => 0,
-        Ok(page) if page.is_compressed => page.held.bytes.len().saturating_mul(GZIP_RATIO),
+        Ok(page) if page.is_compressed => usize::MAX,
         Ok(page) => page.held.bytes.len(),
     }
 }

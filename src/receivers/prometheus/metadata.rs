@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tributary_prometheus::Kind;
 
 /// Number of scrapes for which the metadata of a vanished family stay, as in Prometheus.
 const SCRAPES: u64 = 10;
+
+/// Memory of the metadata of a family besides its texts, in bytes. Tables double, so that half of them may be empty.
+const ENTRY: usize = 2 * size_of::<(String, Described)>();
 
 /// Suffixes of samples, in the order in which the Collector looks for them.
 const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_info", "_created"];
@@ -15,8 +19,8 @@ const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_info", "_c
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Description {
     pub(super) kind: Kind,
-    pub(super) help: String,
-    pub(super) unit: String,
+    pub(super) help: Arc<str>,
+    pub(super) unit: Arc<str>,
 }
 
 /// A family that a metric belongs to.
@@ -32,9 +36,19 @@ pub(super) struct Membership {
 /// Metadata of all families of a target.
 #[derive(Debug, Default)]
 pub(super) struct Descriptions {
-    families: HashMap<String, (Description, u64)>,
+    families: HashMap<String, Described>,
     scrape: u64,
+    /// Memory of the metadata, and of the texts that they replaced during the current scrape, which metrics of the scrape
+    /// may have.
     bytes: usize,
+}
+
+/// Metadata of a family with the first and the last scrape that had them.
+#[derive(Debug)]
+struct Described {
+    description: Description,
+    first: u64,
+    last: u64,
 }
 
 impl Descriptions {
@@ -43,12 +57,16 @@ impl Descriptions {
         let scrape = self.scrape;
         let bytes = &mut self.bytes;
         let entry = self.families.entry(family.into_owned());
-        let (description, last) = entry.or_insert_with_key(|name| {
-            *bytes += name.len() + size_of::<(String, Description, u64)>();
-            Default::default()
+        let described = entry.or_insert_with_key(|name| {
+            *bytes += name.len() + ENTRY;
+            Described {
+                description: Description::default(),
+                first: scrape,
+                last: scrape,
+            }
         });
-        *last = scrape;
-        description
+        described.last = scrape;
+        &mut described.description
     }
 
     /// Sets the type of a family.
@@ -59,45 +77,34 @@ impl Descriptions {
     /// Sets the description of a family.
     pub(super) fn set_help(&mut self, family: Cow<'_, str>, help: Cow<'_, str>) {
         let entry = self.entry(family);
-        let before = entry.help.len();
-        if entry.help != help {
-            entry.help = help.into_owned();
+        if *entry.help != *help {
+            entry.help = Arc::from(&*help);
+            self.bytes += help.len();
         }
-        let after = entry.help.len();
-        self.bytes = self.bytes + after - before;
     }
 
     /// Sets the unit of a family.
     pub(super) fn set_unit(&mut self, family: Cow<'_, str>, unit: Cow<'_, str>) {
         let entry = self.entry(family);
-        let before = entry.unit.len();
-        if entry.unit != unit {
-            entry.unit = unit.into_owned();
+        if *entry.unit != *unit {
+            entry.unit = Arc::from(&*unit);
+            self.bytes += unit.len();
         }
-        let after = entry.unit.len();
-        self.bytes = self.bytes + after - before;
     }
 
-    /// Ends a scrape. If it was successful, metadata of vanished families are removed.
+    /// Ends a scrape. If it was successful, metadata of vanished families are removed; otherwise those of new families.
     pub(super) fn end(&mut self, is_successful: bool) {
-        if is_successful {
-            let scrape = self.scrape;
-            self.families
-                .retain(|_, (_, last)| scrape - *last <= SCRAPES);
-            let bytes = self.families.iter().map(|(name, (description, _))| {
-                name.len()
-                    + description.help.len()
-                    + description.unit.len()
-                    + size_of::<(String, Description, u64)>()
-            });
-            self.bytes = bytes.sum();
-        }
+        let scrape = self.scrape;
+        self.families.retain(|_, described| match is_successful {
+            true => scrape - described.last <= SCRAPES,
+            false => described.first < scrape,
+        });
+        let bytes = self.families.iter().map(|(name, described)| {
+            let Description { help, unit, .. } = &described.description;
+            name.len() + help.len() + unit.len() + ENTRY
+        });
+        self.bytes = bytes.sum();
         self.scrape += 1;
-    }
-
-    /// Number of families.
-    pub(super) fn len(&self) -> usize {
-        self.families.len()
     }
 
     /// Memory of the metadata in bytes.
@@ -107,7 +114,9 @@ impl Descriptions {
 
     /// Returns the description under this name.
     pub(super) fn get(&self, name: &str) -> Option<&Description> {
-        self.families.get(name).map(|(description, _)| description)
+        self.families
+            .get(name)
+            .map(|described| &described.description)
     }
 
     /// Returns the family of a metric, by the rules of the Collector's receiver.
@@ -166,8 +175,8 @@ fn of_report(metric: &str) -> Option<Description> {
     };
     Some(Description {
         kind: Kind::Gauge,
-        help: help.to_owned(),
-        unit: unit.to_owned(),
+        help: help.into(),
+        unit: unit.into(),
     })
 }
 
@@ -216,9 +225,35 @@ mod tests {
         all.set_help("a".into(), "text".into());
         for _ in 0..=SCRAPES {
             all.end(true);
-            assert_eq!(all.len(), 1);
+            assert_eq!(all.families.len(), 1);
         }
         all.end(true);
-        assert_eq!((all.len(), all.bytes()), (0, 0));
+        assert_eq!((all.families.len(), all.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn families_of_failed_scrapes_are_forgotten() {
+        let mut all = Descriptions::default();
+        all.set_help("a".into(), "text".into());
+        all.end(true);
+        let bytes = all.bytes();
+        all.set_help("a".into(), "text".into());
+        all.set_help("b".into(), "text".into());
+        assert!(all.bytes() > bytes);
+        all.end(false);
+        assert!(all.get("a").is_some() && all.get("b").is_none());
+        assert_eq!(all.bytes(), bytes);
+    }
+
+    #[test]
+    fn metrics_of_a_family_share_its_texts() {
+        let mut all = Descriptions::default();
+        all.set_help("g".into(), "text".into());
+        let (first, second) = (all.of("g").description, all.of("g").description);
+        assert!(Arc::ptr_eq(&first.help, &second.help));
+        let bytes = all.bytes();
+        all.set_help("g".into(), "other".into());
+        // A metric of the scrape may have the replaced text.
+        assert_eq!(all.bytes(), bytes + 5);
     }
 }

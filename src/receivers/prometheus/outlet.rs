@@ -5,13 +5,13 @@ use std::sync::Arc;
 use metrics::{Counter, counter};
 use tracing::{debug, warn};
 
-use super::encode::Encoded;
+use super::encode::{Encoded, Unencoded};
 use crate::pipeline::Consumer;
 use crate::pipeline::batch::{Batch, Nack};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::serving::body::out_of_memory;
 use tributary_config::ComponentId;
-use tributary_memory::{Budget, NoRoom, Permit};
+use tributary_memory::{Budget, Permit};
 use tributary_net::sampled_log::SampledLog;
 use tributary_otlp::Signal;
 
@@ -62,9 +62,9 @@ impl Outlet {
     }
 
     /// Sends a request to the pipelines. A refused request is dropped, because the next scrape follows soon.
-    pub(super) async fn send(&self, request: Result<(Encoded, Permit), NoRoom>, target: &str) {
+    pub(super) async fn send(&self, request: Result<(Encoded, Permit), Unencoded>, target: &str) {
         let (points, outcome) = match request {
-            Err(no_room) => (0, Err(out_of_memory(no_room))),
+            Err(Unencoded { points, no_room }) => (points, Err(out_of_memory(no_room))),
             Ok((Encoded { points: 0, .. }, _)) => return,
             Ok((Encoded { request, points }, permit)) => {
                 let mut batch = Batch::new(Signal::Metrics, points, bytes::Bytes::from(request));

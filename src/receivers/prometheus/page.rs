@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cache::{Cache, Known};
 use super::failure::ScrapeFailure;
 use super::family::Observation;
-use super::point::nanoseconds;
+use super::point::{Point, nanoseconds};
 use super::series::Series;
 use super::settings::{JobSettings, Limits};
 use super::target::ScrapeTarget;
@@ -17,8 +17,10 @@ use tributary_prometheus::{
     PageSample, ScrapedPage, is_legacy_name,
 };
 
-/// Memory of one sample in a transaction, in bytes.
-const SAMPLE: usize = 256;
+/// Memory of one sample in a transaction, in bytes: a point, its place by hash, and a bucket. Vectors and tables double, so
+/// that half of them may be empty.
+const SAMPLE: usize =
+    2 * (size_of::<Point>() + size_of::<(u64, usize)>() + size_of::<(f64, f64)>());
 
 /// Bytes of samples for which memory is reserved at a time.
 const STEP: usize = 64 << 10;
@@ -67,12 +69,14 @@ impl PageReader<'_> {
         bytes: &[u8],
         transaction: &mut Transaction,
     ) -> Result<(), ScrapeFailure> {
-        let mut page = ScrapedPage::new(format, bytes, self.target.options)?;
+        let page = ScrapedPage::new(format, bytes, self.target.options)?;
+        let mut page = page.with_label_limit(self.job.limits.labels);
         while let Some(entry) = page.next()? {
+            let descriptions = &mut self.cache.descriptions;
             match entry {
-                PageEntry::Kind { family, kind } => self.cache.descriptions.set_kind(family, kind),
-                PageEntry::Help { family, text } => self.cache.descriptions.set_help(family, text),
-                PageEntry::Unit { family, unit } => self.cache.descriptions.set_unit(family, unit),
+                PageEntry::Kind { family, kind } => descriptions.set_kind(family, kind),
+                PageEntry::Help { family, text } => descriptions.set_help(family, text),
+                PageEntry::Unit { family, unit } => descriptions.set_unit(family, unit),
                 PageEntry::Sample(PageSample {
                     value,
                     timestamp,
@@ -83,8 +87,8 @@ impl PageReader<'_> {
                     self.value(&page, timestamp, start, Value::Native(native), transaction)?;
                 }
             }
+            self.cache.reserve()?;
         }
-        self.cache.reserve()?;
         let limit = self.job.limits.samples;
         if limit > 0 && self.counts.kept > limit {
             return Err(ScrapeFailure::Limit(format!(
@@ -134,7 +138,8 @@ impl PageReader<'_> {
             }
             Value::Number(_) => 0,
         };
-        self.reserve(SAMPLE * (1 + exemplars.len()) + native)?;
+        let of_exemplars: usize = exemplars.iter().map(memory).sum();
+        self.reserve(SAMPLE + of_exemplars + native)?;
         let observation = Observation {
             series: &series,
             time,
@@ -154,6 +159,7 @@ impl PageReader<'_> {
                 transaction.add_native(origin, descriptions, observation, native)
             }
         };
+        self.reserve(transaction.take_bytes())?;
         if is_added && (timestamp.is_none() || self.job.track_timestamps) {
             self.cache.track(&series);
         }
@@ -216,6 +222,15 @@ impl PageReader<'_> {
         let origin = &self.target.origin;
         Ok(Some(Series::new(set, &origin.job, &origin.instance)))
     }
+}
+
+/// Memory of an exemplar in bytes.
+fn memory(exemplar: &ExemplarSample) -> usize {
+    let labels = exemplar.labels.iter();
+    let labels = labels
+        .map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len())
+        .sum::<usize>();
+    size_of::<ExemplarSample>() + labels
 }
 
 /// Returns the series of a metric about the target, such as `up`.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cache::Cache;
-use super::encode::{Encoded, encode};
+use super::encode::{Encoded, Unencoded, encode};
 use super::failure::ScrapeFailure;
 use super::family::Observation;
 use super::page::{Counts, PageReader, report_series};
@@ -56,7 +56,7 @@ pub(super) struct ReceivedPage {
 /// Result of a scrape.
 pub(super) struct Scraped {
     /// The request, with the memory that it takes.
-    pub(super) request: Result<(Encoded, Permit), NoRoom>,
+    pub(super) request: Result<(Encoded, Permit), Unencoded>,
     /// Reason why the page has no samples.
     pub(super) failure: Option<ScrapeFailure>,
 }
@@ -117,10 +117,11 @@ impl Scraper {
             });
         let (ended, failure) = match read {
             Ok(false) => (self.cache.succeeded(), None),
-            Ok(true) => (self.cache.failed(), None),
+            Ok(true) => (self.cache.failed(false), None),
             Err(failure) => {
                 transaction = Transaction::new();
-                (self.cache.failed(), Some(failure))
+                let no_room = matches!(failure, ScrapeFailure::NoRoom(_));
+                (self.cache.failed(no_room), Some(failure))
             }
         };
         self.end(&ended, time, &mut transaction);
@@ -148,9 +149,9 @@ impl Scraper {
     ///
     /// # Errors
     /// The memory budget has no room for the request.
-    pub(super) fn vanish(&mut self, time: i64) -> Result<(Encoded, Permit), NoRoom> {
+    pub(super) fn vanish(&mut self, time: i64) -> Result<(Encoded, Permit), Unencoded> {
         let mut transaction = Transaction::new();
-        let ended = self.cache.failed();
+        let ended = self.cache.failed(false);
         self.end(&ended, time, &mut transaction);
         for series in &self.report {
             self.report(series, time, stale(), &mut transaction);
@@ -163,10 +164,13 @@ impl Scraper {
         &self,
         transaction: Transaction,
         mut permit: Permit,
-    ) -> Result<(Encoded, Permit), NoRoom> {
-        let mut encoded = encode(transaction, self.job.trims_suffixes, &mut permit)?;
+    ) -> Result<(Encoded, Permit), Unencoded> {
+        let points = transaction.points();
+        let unencoded = |no_room: NoRoom| Unencoded { points, no_room };
+        let encoded = encode(transaction, self.job.trims_suffixes, &mut permit);
+        let mut encoded = encoded.map_err(unencoded)?;
         encoded.request.shrink_to_fit();
-        permit.resize(encoded.request.len())?;
+        permit.resize(encoded.request.len()).map_err(unencoded)?;
         Ok((encoded, permit))
     }
 

@@ -45,6 +45,17 @@ pub(super) struct Scope {
     pub(super) attributes: Vec<(String, String)>,
 }
 
+impl Scope {
+    /// Memory of the texts and attributes in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let attributes = self.attributes.iter();
+        let attributes = attributes
+            .map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len());
+        let texts = self.name.len() + self.version.len() + self.schema_url.len();
+        texts + attributes.sum::<usize>()
+    }
+}
+
 /// A label that is not an attribute of a point, because the point has it in another form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Except {

@@ -40,7 +40,7 @@ impl Sources {
         });
         let files = job.file_sd_configs.iter();
         let mut changing: Vec<Source> = files
-            .map(|files| Source::Files(Files::new(files, &cx.id, true)))
+            .map(|files| Source::Files(Files::new(&files.file_sd(), &cx.id, true)))
             .collect();
         changing.extend(job.dns_sd_configs.iter().map(|config| {
             let names = HostNames {

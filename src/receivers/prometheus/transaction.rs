@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::family::{Family, Observation};
 use super::metadata::Descriptions;
-use super::point::stale;
+use super::point::{Point, stale};
 use super::resource::{Attributes, resource};
 use super::series::{Scope, Series};
 use tributary_prometheus::{Kind, NativeHistogram};
@@ -13,13 +13,23 @@ use tributary_prometheus::{Kind, NativeHistogram};
 /// Name of the metric whose labels become resource attributes.
 const TARGET_INFO: &str = "target_info";
 
+/// Memory of a metric besides its names and all points but the first, in bytes. Vectors and tables double, so that half
+/// of them may be empty, and the first element takes the place of four.
+const FAMILY: usize =
+    2 * size_of::<Family>() + 3 * size_of::<Point>() + 8 * size_of::<(u64, usize)>();
+
+/// Memory of an entry of a table by names, besides the name, in bytes.
+const NAME: usize = 2 * size_of::<((Box<str>, bool), usize)>();
+
 /// The metrics of one scrape.
 pub(super) struct Transaction {
     pub(super) resources: Vec<OfResource>,
-    /// Places of resources and scopes that are not those of the target.
+    /// Places of resources by job and instance.
     by_origin: HashMap<(String, String), usize>,
-    /// Place of the metric of the last sample.
-    last: Option<Place>,
+    /// Place of the resource of the target itself.
+    own: Option<usize>,
+    /// Memory of new metrics, scopes and resources in bytes, since the last call of [`take_bytes`](Self::take_bytes).
+    bytes: usize,
 }
 
 /// Metrics of one resource.
@@ -38,14 +48,6 @@ pub(super) struct OfScope {
     by_name: HashMap<(Box<str>, bool), usize>,
 }
 
-/// A metric within a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
-    resource: usize,
-    scope: usize,
-    family: usize,
-}
-
 /// The target of a scrape.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
@@ -61,7 +63,8 @@ impl Transaction {
         Transaction {
             resources: Vec::new(),
             by_origin: HashMap::new(),
-            last: None,
+            own: None,
+            bytes: 0,
         }
     }
 
@@ -94,6 +97,18 @@ impl Transaction {
     ) -> bool {
         let family = self.family(origin, descriptions, observation.series, true);
         family.is_some_and(|family| family.add_native(observation, native))
+    }
+
+    /// Returns the memory of the metrics, scopes and resources that were added since the last call, in bytes.
+    pub(super) fn take_bytes(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Number of points.
+    pub(super) fn points(&self) -> usize {
+        let scopes = self.resources.iter().flat_map(|resource| &resource.scopes);
+        let families = scopes.flat_map(|scope| &scope.families);
+        families.map(|family| family.points.len()).sum()
     }
 
     /// Sets the start of all points that have none, in nanoseconds since 1970.
@@ -144,14 +159,9 @@ impl Transaction {
     ) -> Option<&mut Family> {
         let resource = self.resource(origin, series);
         let of_resource = self.resources.get_mut(resource)?;
-        let scope = of_resource.scope(series.scope.as_deref());
+        let scope = of_resource.scope(series.scope.as_deref(), &mut self.bytes);
         let of_scope = of_resource.scopes.get_mut(scope)?;
-        let family = of_scope.family(descriptions, &series.name, is_native);
-        self.last = Some(Place {
-            resource,
-            scope,
-            family,
-        });
+        let family = of_scope.family(descriptions, &series.name, is_native, &mut self.bytes);
         of_scope.families.get_mut(family)
     }
 
@@ -160,22 +170,24 @@ impl Transaction {
             Some((job, instance)) => (job.as_str(), instance.as_str()),
             None => (origin.job.as_str(), origin.instance.as_str()),
         };
-        if series.origin.is_none()
-            && let Some(Place { resource, .. }) = self.last
-            && self.resources.len() == 1
-        {
-            return resource;
+        if let (None, Some(own)) = (&series.origin, self.own) {
+            return own;
         }
         let key = (job.to_owned(), instance.to_owned());
-        let resources = &mut self.resources;
-        *self.by_origin.entry(key).or_insert_with(|| {
+        let (resources, bytes) = (&mut self.resources, &mut self.bytes);
+        let at = *self.by_origin.entry(key).or_insert_with(|| {
+            *bytes += 4 * (size_of::<OfResource>() + job.len() + instance.len());
             resources.push(OfResource {
                 attributes: resource(job, instance, &origin.of_target),
                 scopes: Vec::new(),
                 by_scope: HashMap::new(),
             });
             resources.len() - 1
-        })
+        });
+        if series.origin.is_none() {
+            self.own = Some(at);
+        }
+        at
     }
 }
 
@@ -189,11 +201,13 @@ impl OfResource {
         }
     }
 
-    fn scope(&mut self, scope: Option<&Scope>) -> usize {
+    /// Returns the place of a scope. Adds the memory of a new one to `bytes`.
+    fn scope(&mut self, scope: Option<&Scope>, bytes: &mut usize) -> usize {
         let key = scope.cloned().unwrap_or_default();
         if let Some(at) = self.by_scope.get(&key) {
             return *at;
         }
+        *bytes += 2 * (size_of::<OfScope>() + size_of::<(Scope, usize)>() + key.bytes());
         self.scopes.push(OfScope {
             scope: scope.filter(|scope| **scope != Scope::default()).cloned(),
             families: Vec::new(),
@@ -205,7 +219,14 @@ impl OfResource {
 }
 
 impl OfScope {
-    fn family(&mut self, descriptions: &Descriptions, metric: &str, is_native: bool) -> usize {
+    /// Returns the place of a metric. Adds the memory of a new one to `bytes`.
+    fn family(
+        &mut self,
+        descriptions: &Descriptions,
+        metric: &str,
+        is_native: bool,
+        bytes: &mut usize,
+    ) -> usize {
         let key = (Box::from(metric), is_native);
         if let Some(at) = self.by_name.get(&key) {
             return *at;
@@ -219,9 +240,12 @@ impl OfScope {
                 .is_some_and(|family| family.includes(metric))
         };
         let at = known.filter(includes).unwrap_or_else(|| {
+            let names = 2 * membership.family.len() + membership.described_as.len();
+            *bytes += FAMILY + NAME + names;
             self.families.push(Family::new(membership, is_native));
             self.families.len() - 1
         });
+        *bytes += NAME + metric.len();
         self.by_name.entry(family).or_insert(at);
         self.by_name.insert(key, at);
         at

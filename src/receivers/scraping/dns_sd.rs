@@ -24,7 +24,7 @@ pub enum RecordType {
     Aaaa,
 }
 
-/// HostNames to resolve.
+/// Host names to resolve.
 pub(in crate::receivers) struct HostNames {
     /// Host names.
     pub(in crate::receivers) names: Vec<String>,

@@ -4,11 +4,21 @@ use tributary_otlp::reader::Fields;
 
 use super::wire;
 use crate::entry::ExemplarSample;
+use crate::format::MAX_EXEMPLAR;
 
-/// Reads an exemplar. Malformed fields count as absent.
-pub(super) fn read(message: &[u8]) -> ExemplarSample {
+/// Maximum number of exemplars of a native histogram. Client libraries keep 10, or one per classic bucket.
+const MAX_EXEMPLARS: usize = 256;
+
+/// Reads an exemplar. Malformed fields count as absent. Returns `None` if its labels are too long.
+pub(super) fn read(message: &[u8]) -> Option<ExemplarSample> {
+    let mut left = MAX_EXEMPLAR;
+    for (name, value) in wire::pairs(message) {
+        let length = name.chars().count() + value.chars().count();
+        // Empty labels count as well, since they take memory.
+        left = left.checked_sub(length.max(1))?;
+    }
     let labels = wire::pairs(message);
-    ExemplarSample {
+    Some(ExemplarSample {
         labels: labels
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
@@ -17,7 +27,7 @@ pub(super) fn read(message: &[u8]) -> ExemplarSample {
             .ok()
             .flatten()
             .map(wire::seconds_and_nanos),
-    }
+    })
 }
 
 /// Returns the exemplars of a native histogram: its own, or else those of its classic buckets. Exemplars without a
@@ -30,15 +40,13 @@ pub(super) fn of_native(histogram: &[u8]) -> Vec<ExemplarSample> {
             .filter_map(|field| field.value.bytes())
     };
     let mut own = fields(16).peekable();
-    let exemplars: Vec<ExemplarSample> = match own.peek() {
-        Some(_) => own.map(read).collect(),
+    let timed = |message| read(message).filter(|exemplar| exemplar.timestamp.is_some());
+    match own.peek() {
+        Some(_) => own.filter_map(timed).take(MAX_EXEMPLARS).collect(),
         None => fields(3)
             .filter_map(|bucket| wire::last(bucket, 3).ok().flatten())
-            .map(read)
+            .filter_map(timed)
+            .take(MAX_EXEMPLARS)
             .collect(),
-    };
-    let timed = exemplars
-        .into_iter()
-        .filter(|exemplar| exemplar.timestamp.is_some());
-    timed.collect()
+    }
 }

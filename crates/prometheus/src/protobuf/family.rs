@@ -4,6 +4,7 @@ use tributary_otlp::reader::Fields;
 
 use super::wire::{self, as_text, integer, seconds_and_nanos};
 use crate::entry::{Kind, PageEntry};
+use crate::format::MAX_NAME;
 
 /// Name and metadata of a family.
 #[derive(Clone, Copy, Default)]
@@ -55,6 +56,11 @@ impl<'p> Family<'p> {
             5 => Kind::GaugeHistogram,
             other => return Err(format!("{other} is not a metric type")),
         };
+        if family.name.len() > MAX_NAME {
+            return Err(format!(
+                "the name of a metric family has more than {MAX_NAME} bytes"
+            ));
+        }
         if family.name.is_empty() {
             return Err("the metric family has no name".to_owned());
         }

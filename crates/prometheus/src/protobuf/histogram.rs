@@ -52,12 +52,12 @@ impl Native {
                 5 => schema = zigzag(integer(field.value)),
                 6 => native.zero_threshold = double(field.value),
                 7 => native.zero_count = integer(field.value),
-                9 => negative.spans.push(span(field.value)?),
-                10 => add_integers(field.value, &mut negative.deltas)?,
-                11 => add_doubles(field.value, &mut negative.counts)?,
-                12 => positive.spans.push(span(field.value)?),
-                13 => add_integers(field.value, &mut positive.deltas)?,
-                14 => add_doubles(field.value, &mut positive.counts)?,
+                9 => add_span(field.value, &mut negative.spans, room)?,
+                10 => add_integers(field.value, &mut negative.deltas, room)?,
+                11 => add_doubles(field.value, &mut negative.counts, room)?,
+                12 => add_span(field.value, &mut positive.spans, room)?,
+                13 => add_integers(field.value, &mut positive.deltas, room)?,
+                14 => add_doubles(field.value, &mut positive.counts, room)?,
                 _ => {}
             }
         }
@@ -152,11 +152,25 @@ impl BucketRun {
 fn extend(counts: &mut Vec<u64>, more: usize, room: usize) -> Result<(), String> {
     let length = counts.len().saturating_add(more);
     if length > room {
-        return Err(format!(
-            "the native histograms of the page have more than {MAX_BUCKETS} buckets, empty ones in between included"
-        ));
+        return Err(too_many());
     }
     counts.resize(length, 0);
+    Ok(())
+}
+
+fn too_many() -> String {
+    format!(
+        "the native histograms of the page have more than {MAX_BUCKETS} buckets, empty ones in between included"
+    )
+}
+
+/// Adds a span. Even spans without buckets are not more than `room`.
+fn add_span(value: Value<'_>, spans: &mut Vec<(i64, u64)>, room: usize) -> Result<(), String> {
+    let span = span(value)?;
+    if spans.len() >= room {
+        return Err(too_many());
+    }
+    spans.push(span);
     Ok(())
 }
 
@@ -175,34 +189,46 @@ fn span(value: Value<'_>) -> Result<(i64, u64), &'static str> {
     Ok(span)
 }
 
-/// Adds one integer, or all of a packed field.
-fn add_integers(value: Value<'_>, integers: &mut Vec<i64>) -> Result<(), &'static str> {
+/// Adds one integer, or all of a packed field, up to `room` integers.
+fn add_integers(value: Value<'_>, integers: &mut Vec<i64>, room: usize) -> Result<(), String> {
+    let mut add = |value| {
+        if integers.len() >= room {
+            return Err(too_many());
+        }
+        integers.push(zigzag(value));
+        Ok(())
+    };
     match value {
-        Value::Varint(value) => integers.push(zigzag(value)),
+        Value::Varint(value) => add(value)?,
         Value::Bytes(mut rest) => {
             while !rest.is_empty() {
                 let (value, after) = varint(rest).map_err(|wrong| wrong.text())?;
-                integers.push(zigzag(value));
+                add(value)?;
                 rest = after;
             }
         }
-        _ => return Err("the counts of buckets have another type"),
+        _ => return Err("the counts of buckets have another type".to_owned()),
     }
     Ok(())
 }
 
-/// Adds one number, or all of a packed field.
-fn add_doubles(value: Value<'_>, doubles: &mut Vec<f64>) -> Result<(), &'static str> {
+/// Adds one number, or all of a packed field, up to `room` numbers.
+fn add_doubles(value: Value<'_>, doubles: &mut Vec<f64>, room: usize) -> Result<(), String> {
+    let left = room.saturating_sub(doubles.len());
     match value {
+        Value::Fixed64(_) if left == 0 => return Err(too_many()),
         Value::Fixed64(bits) => doubles.push(f64::from_bits(bits)),
         Value::Bytes(packed) => {
             let (chunks, rest) = packed.as_chunks();
             if !rest.is_empty() {
-                return Err("the counts of buckets are truncated");
+                return Err("the counts of buckets are truncated".to_owned());
+            }
+            if chunks.len() > left {
+                return Err(too_many());
             }
             doubles.extend(chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)));
         }
-        _ => return Err("the counts of buckets have another type"),
+        _ => return Err("the counts of buckets have another type".to_owned()),
     }
     Ok(())
 }

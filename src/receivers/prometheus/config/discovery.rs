@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::http::{Authorization, BasicAuth, PrometheusTls};
 use super::units::PrometheusDuration;
+use crate::receivers::scraping::file_sd::FileSd;
+use tributary_config::units::Duration;
 use tributary_config::{Problems, Validate};
 use tributary_net::client::parse_url;
 
@@ -18,6 +20,19 @@ pub struct StaticConfig {
     pub targets: Vec<String>,
     /// Labels of the targets. Default: none.
     pub labels: BTreeMap<String, String>,
+}
+
+/// Files that list targets, as a list of `{targets: ["host:port"], labels: {key: value}}` in JSON or YAML.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FileSdConfig {
+    /// Files, or patterns of files: `/etc/targets/*.yaml`; at least one. The names must end with `.json`, `.yml` or
+    /// `.yaml`. Changes are detected within seconds. All files together may have 10000 targets, and 64 MiB of labels,
+    /// counted once for each target; a file that would exceed the limits is not read, and the targets that it had
+    /// before stay. Required.
+    pub files: Vec<String>,
+    /// Interval at which the files are read even without a detected change. Above 0. Default: 5m.
+    pub refresh_interval: PrometheusDuration,
 }
 
 /// Targets from DNS.
@@ -69,6 +84,31 @@ pub struct HttpSdConfig {
     pub authorization: Option<Authorization>,
     /// TLS for `https`.
     pub tls_config: PrometheusTls,
+}
+
+impl Default for FileSdConfig {
+    fn default() -> Self {
+        FileSdConfig {
+            files: Vec::new(),
+            refresh_interval: PrometheusDuration(std::time::Duration::from_secs(300)),
+        }
+    }
+}
+
+impl FileSdConfig {
+    /// Returns the settings of the discovery.
+    pub(in super::super) fn file_sd(&self) -> FileSd {
+        FileSd {
+            files: self.files.clone(),
+            refresh_interval: Duration(self.refresh_interval.0),
+        }
+    }
+}
+
+impl Validate for FileSdConfig {
+    fn validate(&self, problems: &mut Problems) {
+        self.file_sd().validate(problems);
+    }
 }
 
 impl Default for DnsSdConfig {
@@ -143,7 +183,7 @@ impl Validate for HttpSdConfig {
                 problems.error(&["authorization"], "cannot be combined with `basic_auth`");
             }
         }
-        if self.url.starts_with("https://") {
+        if self.url.starts_with("https://") || self.tls_config != PrometheusTls::default() {
             self.tls_config.check(problems);
         }
     }

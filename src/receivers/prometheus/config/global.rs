@@ -31,14 +31,15 @@ pub struct GlobalConfig {
     /// Maximum number of targets of a job after relabelling; if there are more, all scrapes of the job fail. 0 disables
     /// the limit. Default: 0.
     pub target_limit: usize,
-    /// Maximum number of labels of a series; a page with more is dropped. 0 disables the limit. Default: 0.
+    /// Maximum number of labels of a series after relabelling; a page with more is dropped. 0 disables the limit, but a
+    /// series on a page has at most 1024 labels, or this number if it is larger. Default: 0.
     pub label_limit: usize,
     /// Maximum length of names of labels in bytes; a page with a longer one is dropped. 0 disables the limit. Default: 0.
     pub label_name_length_limit: usize,
     /// Maximum length of values of labels in bytes; a page with a longer one is dropped. 0 disables the limit. Default:
     /// 0.
     pub label_value_length_limit: usize,
-    /// Has no effect: dropped targets are not kept. Default: 0.
+    /// Has no effect and causes a warning above 0: dropped targets are not kept. Default: 0.
     pub keep_dropped_targets: usize,
     /// Allowed names of metrics and labels: `utf8`, or `legacy` for names without other characters than letters,
     /// digits and underscores. Default: `utf8`.
@@ -114,6 +115,7 @@ impl Validate for GlobalConfig {
             let message = "has no effect: the receiver evaluates no rules; remove it";
             problems.warning(&["evaluation_interval"], message);
         }
+        warn_of_dropped(self.keep_dropped_targets, problems);
         check_protocols(self.scrape_protocols.as_deref(), problems);
         let log = "failures are in the collector's own log";
         refuse(
@@ -151,6 +153,14 @@ pub(super) fn check_protocols(protocols: Option<&[ScrapeProtocol]>, problems: &m
             problems.error(&["scrape_protocols", &at.to_string()], "is listed twice");
         }
         _ => {}
+    }
+}
+
+/// Warns of a number of dropped targets to keep.
+pub(super) fn warn_of_dropped(targets: usize, problems: &mut Problems) {
+    if targets > 0 {
+        let message = "has no effect: dropped targets are not kept; remove it";
+        problems.warning(&["keep_dropped_targets"], message);
     }
 }
 

@@ -9,6 +9,29 @@ use serde::{Deserialize, Serialize};
 use tributary_config::{Problems, Secret, Validate};
 use tributary_net::tls::{ClientTls, TlsVersion};
 
+/// Headers that `http_headers` must not have, in lower case: `reservedHeaders` in
+/// <https://github.com/prometheus/common/blob/main/config/headers.go>.
+const RESERVED: [&str; 18] = [
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "host",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "user-agent",
+    "www-authenticate",
+    "x-amz-content-sha256",
+    "x-amz-date",
+    "x-amz-security-token",
+    "x-prometheus-remote-read-version",
+    "x-prometheus-remote-write-version",
+    "x-prometheus-scrape-timeout-seconds",
+];
+
 /// User name and password.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -103,6 +126,29 @@ impl Default for Authorization {
             scheme: "Bearer".to_owned(),
             credentials: Secret::default(),
             credentials_file: PathBuf::new(),
+        }
+    }
+}
+
+impl ExtraHeader {
+    /// Checks the header of this name.
+    ///
+    /// # Errors
+    /// The reason why requests cannot have the header.
+    pub(super) fn check(&self, name: &str) -> Result<(), String> {
+        if HeaderName::try_from(name).is_err() {
+            return Err(format!("`{name}` is not the name of a header"));
+        }
+        if RESERVED.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err(format!(
+                "`{name}` is reserved: use `basic_auth` or `authorization` for credentials, or remove it"
+            ));
+        }
+        let secrets = self.secrets.iter().map(Secret::reveal);
+        let mut values = self.values.iter().map(String::as_str).chain(secrets);
+        match values.any(|value| HeaderValue::from_str(value).is_err()) {
+            true => Err("has a value that a header cannot have".to_owned()),
+            false => Ok(()),
         }
     }
 }

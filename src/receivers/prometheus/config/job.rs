@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ::http::{HeaderName, HeaderValue};
+use ::http::HeaderValue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::discovery::{DnsSdConfig, HttpSdConfig, StaticConfig};
-use super::global::{GlobalConfig, check_protocols, refuse_shared};
+use super::discovery::{DnsSdConfig, FileSdConfig, HttpSdConfig, StaticConfig};
+use super::global::{GlobalConfig, check_protocols, refuse_shared, warn_of_dropped};
 use super::http::{Authorization, BasicAuth, ExtraHeader, PrometheusTls, is_empty};
 use super::relabel::RelabelConfig;
 use super::units::{Base2Size, NameScheme, PrometheusDuration, ScrapeProtocol};
 use super::unsupported::refuse;
-use crate::receivers::scraping::file_sd::FileSd;
 use crate::receivers::scraping::scheme::Scheme;
 use tributary_config::{Problems, Secret, Unread, Validate};
 use tributary_net::client::Proxy;
@@ -81,23 +80,24 @@ pub struct ScrapeConfig {
     pub follow_redirects: bool,
     /// Whether TLS connections offer HTTP/2. Default: true.
     pub enable_http2: bool,
-    /// Headers added to every request. Default: none.
+    /// Headers added to every request to the target, but not to other hosts that it redirects to. Headers with a meaning
+    /// for the scrape, such as `Authorization` and `User-Agent`, are refused. Default: none.
     pub http_headers: BTreeMap<String, ExtraHeader>,
     /// Whether targets are asked for gzip. Default: true.
     pub enable_compression: bool,
     /// Maximum size of a page after decompression; 0 means that of `global`. Default: 0B.
     pub body_size_limit: Base2Size,
-    /// Maximum number of samples of a page after relabelling; 0 means that of `global`. Default: 0B.
+    /// Maximum number of samples of a page after relabelling; 0 means that of `global`. Default: 0.
     pub sample_limit: usize,
-    /// Maximum number of targets after relabelling; 0 means that of `global`. Default: 0B.
+    /// Maximum number of targets after relabelling; 0 means that of `global`. Default: 0.
     pub target_limit: usize,
-    /// Maximum number of labels of a series; 0 means that of `global`. Default: 0B.
+    /// Maximum number of labels of a series; 0 means that of `global`. Default: 0.
     pub label_limit: usize,
-    /// Maximum length of names of labels in bytes; 0 means that of `global`. Default: 0B.
+    /// Maximum length of names of labels in bytes; 0 means that of `global`. Default: 0.
     pub label_name_length_limit: usize,
-    /// Maximum length of values of labels in bytes; 0 means that of `global`. Default: 0B.
+    /// Maximum length of values of labels in bytes; 0 means that of `global`. Default: 0.
     pub label_value_length_limit: usize,
-    /// Has no effect: dropped targets are not kept. Default: 0.
+    /// Has no effect and causes a warning above 0: dropped targets are not kept. Default: 0.
     pub keep_dropped_targets: usize,
     /// Allowed names of metrics and labels: `utf8` or `legacy`. Default: that of `global`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct ScrapeConfig {
     /// Targets in the configuration. Default: none.
     pub static_configs: Vec<StaticConfig>,
     /// Targets in files. They have the label `__meta_filepath`. Default: none.
-    pub file_sd_configs: Vec<FileSd>,
+    pub file_sd_configs: Vec<FileSdConfig>,
     /// Targets from DNS. They have the label `__meta_dns_name`. Default: none.
     pub dns_sd_configs: Vec<DnsSdConfig>,
     /// Targets from HTTP servers. They have the label `__meta_url`. Default: none.
@@ -297,7 +297,8 @@ impl ScrapeConfig {
                 "has characters that a header cannot have",
             );
         }
-        if self.scheme == Scheme::Https {
+        // Rules may change the scheme.
+        if self.scheme == Scheme::Https || self.tls_config != PrometheusTls::default() {
             self.tls_config.check(problems);
         }
         let proxy = self.proxy_url.reveal();
@@ -307,23 +308,14 @@ impl ScrapeConfig {
             problems.error(&["proxy_url"], reason);
         }
         for (name, header) in &self.http_headers {
-            let secrets = header.secrets.iter().map(Secret::reveal);
-            let mut values = header.values.iter().map(String::as_str).chain(secrets);
-            if HeaderName::try_from(name).is_err() {
-                problems.error(
-                    &["http_headers", name],
-                    format!("`{name}` is not the name of a header"),
-                );
-            } else if values.any(|value| HeaderValue::from_str(value).is_err()) {
-                problems.error(
-                    &["http_headers", name],
-                    "has a value that a header cannot have",
-                );
+            if let Err(reason) = header.check(name) {
+                problems.error(&["http_headers", name], reason);
             }
         }
     }
 
     fn check_unsupported(&self, problems: &mut Problems) {
+        warn_of_dropped(self.keep_dropped_targets, problems);
         for (key, given) in [
             ("kubernetes_sd_configs", &self.kubernetes_sd_configs),
             ("consul_sd_configs", &self.consul_sd_configs),
