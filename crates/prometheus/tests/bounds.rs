@@ -1,5 +1,7 @@
 //! Pages that would take far more time or memory than their size are refused, or read in part.
 
+#![allow(clippy::unwrap_used)]
+
 use tributary_prometheus::{
     Format, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, PageEntry, ScrapedPage,
 };

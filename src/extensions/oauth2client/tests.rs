@@ -53,7 +53,7 @@ fn tokens() -> AccessTokens {
 async fn request_has_credentials_scopes_and_parameters() {
     let body = r#"{"access_token": "abc", "token_type": "bearer", "expires_in": 60, "x": 1}"#;
     let server = responding(200, body).await;
-    let more = ", scopes: [read, write], endpoint_params: {audience: 'a&b', resource: [r1, r2]}";
+    let more = ", scopes: [read, write], endpoint_params: {audience: ['a&b'], resource: [r1, r2]}";
     let fetched = endpoint(&server, more).fetch().await.unwrap();
     assert_eq!(fetched.header, "Bearer abc");
     assert!(fetched.header.is_sensitive());
@@ -226,7 +226,7 @@ async fn refused_token_is_replaced_unless_it_is_new() {
 
 #[test]
 fn incomplete_settings_are_reported_at_their_keys() {
-    let yaml = "{client_secret_file: /nowhere, token_url: 'http://example.com/', endpoint_params: {scope: a}}";
+    let yaml = "{client_secret_file: /nowhere, token_url: 'http://example.com/', endpoint_params: {scope: [a]}}";
     let config: Config = serde_yaml::from_str(yaml).unwrap();
     let mut problems = Problems::default();
     config.validate(&mut problems);
