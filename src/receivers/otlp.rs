@@ -12,7 +12,6 @@ pub(super) mod grpc;
 mod http;
 pub(super) mod intake;
 
-
 use tokio::time::Instant;
 
 pub use self::config::{Config, GrpcConfig, HttpConfig, Protocols};
