@@ -17,6 +17,7 @@ use crate::component::{
 };
 use crate::entry;
 use crate::pipeline::Idle;
+use tributary_config::units::Secret;
 use tributary_config::{Capability, Problems, Validate};
 use tributary_net::auth::ClientAuthenticator;
 
@@ -52,14 +53,14 @@ pub struct HeaderSetting {
     pub action: HeaderAction,
     /// Value of the header. This or `from_context` is required, except for `delete`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
+    pub value: Option<Secret>,
     /// Header of the request that brought the data, whose first value is copied. The receiver must have
     /// `include_metadata: true`, and a processor `batch` must have the header in `metadata_keys`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_context: Option<String>,
     /// Value to use if the header of `from_context` is missing. Without it, nothing happens. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_value: Option<String>,
+    pub default_value: Option<Secret>,
 }
 
 /// Kind of change to a header.
@@ -127,7 +128,7 @@ impl HeaderSetting {
         ] {
             if text
                 .as_ref()
-                .is_some_and(|text| HeaderValue::try_from(text).is_err())
+                .is_some_and(|text| HeaderValue::try_from(text.reveal()).is_err())
             {
                 let message = "has characters that are not allowed in a header";
                 error(key, message.to_owned());
@@ -137,7 +138,7 @@ impl HeaderSetting {
 
     /// Returns the change; `None` for invalid settings.
     fn change(&self) -> Option<HeaderChange> {
-        let constant = |text: &Option<String>| HeaderValue::try_from(text.as_deref()?).ok();
+        let constant = |text: &Option<Secret>| sensitive(text.as_ref()?.reveal());
         Some(HeaderChange {
             name: header_name(&self.key).ok()?,
             action: self.action,
@@ -145,6 +146,13 @@ impl HeaderSetting {
             constant: constant(&self.value).or_else(|| constant(&self.default_value)),
         })
     }
+}
+
+/// Returns a header value that logs mask; `None` if the text is not allowed in a header.
+fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_bytes(text.as_bytes()).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 impl ExtensionConfig for Config {
@@ -191,7 +199,7 @@ impl HeaderChange {
             .context
             .as_ref()
             .and_then(|name| context.get(name)?.first());
-        let copied = copied.and_then(|value| HeaderValue::from_bytes(value.as_bytes()).ok());
+        let copied = copied.and_then(|value| sensitive(value));
         copied.or_else(|| self.constant.clone())
     }
 }

@@ -55,6 +55,11 @@ impl OutputMemory {
         Ok(())
     }
 
+    /// Whether the budget had no room for a reservation.
+    pub fn is_refused(&self) -> bool {
+        self.refused.get().is_some()
+    }
+
     /// Returns the reason of the last [`RoomExhausted`].
     pub fn no_room(&self) -> NoRoom {
         self.refused.get().unwrap_or(NoRoom {

@@ -3,8 +3,6 @@
 mod agent;
 mod config;
 
-use std::sync::Arc;
-
 use futures_util::future::BoxFuture;
 use http::StatusCode;
 use tokio::time::Instant;
@@ -14,7 +12,6 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::{BoundServer, Handler, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
-use tributary_otlp::stamp::Stamp;
 use tributary_span_formats::SpanFormat;
 
 use self::agent::Agent;
@@ -32,7 +29,7 @@ use crate::pipeline::episode::Episode;
 use crate::pipeline::{Component, Undelivered};
 use crate::receivers::metrics::ReceiverMetrics;
 use crate::receivers::otlp::grpc::Grpc;
-use crate::receivers::otlp::intake::{Format, Intake};
+use crate::receivers::otlp::intake::{Format, Intake, identity_stamp};
 use crate::receivers::spans_http::{Misdirected, SpanRoutes, SpanServer};
 use crate::serving::Serving;
 use crate::serving::body::BodyRate;
@@ -59,7 +56,7 @@ pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
 /// Metrics of this component.
 const METRICS: &[Metric] = &[metric::counter(
     "tributary_receiver_dropped_packets",
-    "Number of UDP packets that were dropped, by reason: the queue or the memory is full, or the pipeline refused the spans",
+    "Number of UDP packets that were dropped, by reason: `queue_full`, `memory`, `too_large`, `malformed`, `refused` by the pipeline, or `shutdown`",
 )];
 
 impl ReceiverConfig for Config {
@@ -105,7 +102,7 @@ impl Builder<'_> {
         let owner = Owner::new(&self.cx.id, "receiver").with_transport("grpc");
         let handler = Grpc {
             intake: Intake {
-                stamp: stamp(&config.tls),
+                stamp: identity_stamp(&config.tls),
                 include_metadata: config.include_metadata,
                 body_rate: BodyRate::new(&config.limits, None),
                 limit: config.max_message(),
@@ -144,7 +141,7 @@ impl Builder<'_> {
                 config.write_timeout.unless_zero(),
             ),
             routes: Routes(Intake {
-                stamp: stamp(&config.tls),
+                stamp: identity_stamp(&config.tls),
                 include_metadata: config.include_metadata,
                 body_rate: BodyRate::new(&config.limits, config.read_timeout.unless_zero()),
                 limit: config.max_body(),
@@ -246,12 +243,6 @@ fn text(error: impl std::fmt::Display) -> BuildError {
 /// Creates an error of one protocol.
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
-}
-
-/// Returns the stamp for the client's identity, if configured.
-fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
-    let key = &(**tls).as_ref()?.client_identity_attribute;
-    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
 /// Requests of clients that send Thrift over HTTP.

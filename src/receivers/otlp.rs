@@ -12,14 +12,12 @@ pub(super) mod grpc;
 mod http;
 pub(super) mod intake;
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 
 pub use self::config::{Config, GrpcConfig, HttpConfig, Protocols};
 use self::grpc::Grpc;
 use self::http::Http;
-use self::intake::Intake;
+use self::intake::{Intake, identity_stamp};
 use crate::component::auth;
 use crate::component::{
     BuildContext, BuildError, Entry, Origin, Outputs, ReceiverConfig, Stability,
@@ -40,7 +38,6 @@ use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::{BoundServer, Handler, Server, ServerOptions, tls_source};
 use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
-use tributary_otlp::stamp::Stamp;
 
 /// Entry of the component registry.
 pub const ENTRY: Entry<dyn ReceiverConfig> = crate::entry!(
@@ -76,7 +73,7 @@ impl ReceiverConfig for Config {
                 introspection: cx.introspection.clone(),
                 refusals: SampledLog::default(),
                 no_memory: Episode::default(),
-                stamp: stamp(tls),
+                stamp: identity_stamp(tls),
                 include_metadata,
                 body_rate,
                 limit,
@@ -189,12 +186,6 @@ fn bind(
 
 fn within(protocol: &str, error: impl std::fmt::Display) -> BuildError {
     BuildError(format!("protocols::{protocol}::{error}"))
-}
-
-/// Returns the stamp for the client's identity, if configured.
-fn stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
-    let key = &(**tls).as_ref()?.client_identity_attribute;
-    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
 #[cfg(test)]

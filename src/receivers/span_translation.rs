@@ -73,13 +73,17 @@ impl Room for PermitRoom<'_> {
         let free = self.free.get();
         if bytes > free {
             // A budget shared by all threads is asked rarely.
-            let more = (bytes - free).max(STEP);
-            let grown = self.permit.borrow_mut().grow(more);
-            grown.map_err(|no_room| {
-                self.refused.set(Some(no_room));
-                RoomExhausted
-            })?;
-            self.free.set(free + more - bytes);
+            let needed = bytes - free;
+            let mut permit = self.permit.borrow_mut();
+            let before = permit.bytes();
+            if permit.grow(needed.max(STEP)).is_err() {
+                permit.grow(needed).map_err(|no_room| {
+                    self.refused.set(Some(no_room));
+                    RoomExhausted
+                })?;
+            }
+            let grown = permit.bytes() - before;
+            self.free.set(free + grown - bytes);
         } else {
             self.free.set(free - bytes);
         }
@@ -98,6 +102,19 @@ const STEP: usize = 16 << 10;
 mod tests {
     use super::*;
     use tributary_memory::Budget;
+
+    #[test]
+    fn last_bytes_of_the_budget_are_taken_in_smaller_steps() {
+        let budget = Budget::new(STEP + 100);
+        let mut permit = budget.empty_permit();
+        let room = PermitRoom::new(&mut permit);
+        room.take(STEP).unwrap();
+        room.take(100).unwrap();
+        assert_eq!(room.take(1), Err(RoomExhausted));
+        room.release(100);
+        room.take(100).unwrap();
+        assert_eq!(permit.bytes(), STEP + 100);
+    }
 
     #[test]
     fn returned_memory_is_taken_again_before_permit_grows() {

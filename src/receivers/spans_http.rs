@@ -3,15 +3,14 @@
 //! | status | meaning |
 //! |---|---|
 //! | 202 | the pipeline accepted the spans |
-//! | 400 | the spans or the encoding of the body are malformed |
+//! | 400 | the spans or the encoding of the body are malformed, or the pipeline refused the spans permanently |
 //! | 401, 403 | the client is not authorized |
 //! | 404, 405 | another path, another method |
 //! | 413 | the body is larger than `max_request_body_size`, or needs more memory than the limit |
 //! | 429, 503 | temporarily refused, with `Retry-After` |
-//! | 500 | the pipeline refused the spans permanently |
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderMap};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -20,7 +19,7 @@ use super::otlp::intake::{Format, Intake};
 use crate::pipeline::batch::{Code, Nack};
 use crate::serving::body::Reader;
 use crate::serving::front::{Front, may_be_sending, only_post};
-use crate::serving::refusal::{Refusal, too_busy};
+use crate::serving::refusal::{refused_in_plain_text, too_busy};
 use tributary_net::server::{Handler, Peer, plain};
 use tributary_otlp::Signal;
 
@@ -140,19 +139,41 @@ fn content_type(headers: &HeaderMap) -> String {
     essence.unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-fn refused(nack: Nack) -> Response<Full<Bytes>> {
-    let refusal = Refusal::from(nack);
-    let status = refusal.http_status();
-    let mut response = plain(status, format!("{} {}", status.as_u16(), refusal.message));
-    let is_temporary = matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+/// Returns a refusal as plain text. The exporter `zipkin` of the Collector and other clients send a request again after
+/// 500, so a permanent refusal without a status of its own is 400.
+fn refused(mut nack: Nack) -> Response<Full<Bytes>> {
+    let has_status = matches!(
+        nack.code,
+        Code::Unauthenticated
+            | Code::PermissionDenied
+            | Code::Unimplemented
+            | Code::ResourceExhausted
     );
-    let seconds = refusal.retry_after_seconds();
-    if let Some(seconds) = seconds.or(is_temporary.then_some(1)) {
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    if !nack.retryable && !has_status {
+        nack.code = Code::InvalidArgument;
     }
-    response
+    refused_in_plain_text(nack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permanent_refusal_is_not_a_server_error() {
+        for (nack, status) in [
+            (Nack::permanent(Code::Internal, "no"), 400),
+            (Nack::permanent(Code::Unavailable, "no"), 400),
+            (Nack::permanent(Code::ResourceExhausted, "no"), 413),
+            (Nack::permanent(Code::PermissionDenied, "no"), 403),
+            (Nack::unavailable("later"), 503),
+        ] {
+            let response = refused(nack);
+            assert_eq!(response.status(), status);
+            assert_eq!(
+                response.headers().contains_key("retry-after"),
+                status == 503
+            );
+        }
+    }
 }

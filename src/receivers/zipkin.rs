@@ -3,14 +3,11 @@
 //! A path that contains `api/v1/spans` means v1, every other path v2, as in the Collector. The content type tells the
 //! encoding: Thrift for v1, protobuf for v2, and JSON otherwise.
 
-use std::sync::Arc;
-
 use tributary_config::{Endpoint, ExtensionUse, Problems, Validate};
 use tributary_net::Owner;
 use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::{BoundServer, Protocol, ServerOptions, tls_source};
 use tributary_otlp::Signal;
-use tributary_otlp::stamp::Stamp;
 use tributary_span_formats::SpanFormat;
 
 use crate::component::auth;
@@ -21,7 +18,7 @@ use crate::metric::shared;
 use crate::pipeline::Component;
 use crate::pipeline::episode::Episode;
 use crate::receivers::metrics::ReceiverMetrics;
-use crate::receivers::otlp::intake::{Format, Intake};
+use crate::receivers::otlp::intake::{Format, Intake, identity_stamp};
 use crate::receivers::spans_http::{Misdirected, SpanRoutes, SpanServer};
 use crate::serving::body::BodyRate;
 use crate::serving::front::Front;
@@ -78,12 +75,7 @@ impl ReceiverConfig for Config {
             .map_err(|error| BuildError(error.to_string()))?;
         let tls = tls_source(&self.tls, Protocol::Either, &owner)
             .map_err(|error| BuildError(error.to_string()))?;
-        let identity = (*self.tls)
-            .as_ref()
-            .map(|tls| tls.client_identity_attribute.as_str());
-        let stamp = identity
-            .filter(|key| !key.is_empty())
-            .map(|key| Arc::new(Stamp::new(key)));
+        let stamp = identity_stamp(&self.tls);
         let intake = |transport| Intake {
             id: cx.id.clone(),
             outputs: outputs.clone(),

@@ -13,7 +13,7 @@ const PATH: &str = "/metadata/instance/compute?api-version=2020-09-01&format=jso
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let compute = match compute(detection).await {
         Ok(compute) => compute,
-        Err(error) => return detection.absent(error),
+        Err(error) => return failed(detection, error),
     };
     let section = &detection.config.azure;
     let mut gathered = Gathered::new(&section.resource_attributes);
@@ -52,7 +52,7 @@ pub(crate) async fn detect_cluster(
     }
     let compute = match compute(detection).await {
         Ok(compute) => compute,
-        Err(error) => return detection.absent(error),
+        Err(error) => return failed(detection, error),
     };
     let mut gathered = Gathered::new(&detection.config.aks.resource_attributes);
     gathered
@@ -69,6 +69,20 @@ async fn compute(detection: &Detection<'_>) -> Result<Value, ServiceError> {
     let service = Service::new(&detection.machine.link_local, detection.deadline)?;
     let response = service.get(PATH, &[("metadata", "true")]).await?;
     json::parse("the instance metadata service", &response.body)
+}
+
+/// Other clouds have services at the same address, which refuse the request.
+fn failed(
+    detection: &Detection<'_>,
+    error: ServiceError,
+) -> Result<DetectedResource, DetectionError> {
+    match error
+        .status()
+        .is_some_and(|status| status.is_client_error())
+    {
+        true => detection.absent(error),
+        false => detection.failed(error),
+    }
 }
 
 fn tags(compute: &Value, patterns: &[Regex]) -> Vec<(String, String)> {

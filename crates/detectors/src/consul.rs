@@ -1,5 +1,8 @@
 //! `consul`: the agent of Consul.
 
+use std::fmt::Write as _;
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::attributes::{DetectedResource, Gathered};
@@ -10,7 +13,7 @@ use crate::{Detection, DetectionError};
 pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource, DetectionError> {
     let agent = match agent(detection).await {
         Ok(agent) => agent,
-        Err(error) => return detection.absent(error),
+        Err(error) => return detection.failed(error),
     };
     let section = &detection.config.consul;
     let mut gathered = Gathered::new(&section.resource_attributes);
@@ -47,11 +50,11 @@ async fn agent(detection: &Detection<'_>) -> Result<Value, ServiceError> {
     );
     let mut token = or_variable(section.token.reveal(), "CONSUL_HTTP_TOKEN");
     if token.is_empty() && !file.is_empty() {
-        let read = std::fs::read_to_string(&file);
+        let read = tributary_net::files::read_regular(Path::new(&file), MAX_TOKEN);
         let read = read.map_err(|error| {
-            ServiceError::Unreachable(format!("cannot read the token file {file}: {error}"))
+            ServiceError::Response(format!("cannot read the token file {file}: {error}"))
         })?;
-        token = read.trim().to_owned();
+        token = String::from_utf8_lossy(&read).trim().to_owned();
     }
     let header = ("x-consul-token", token.as_str());
     let headers: &[_] = match token.is_empty() {
@@ -60,7 +63,9 @@ async fn agent(detection: &Detection<'_>) -> Result<Value, ServiceError> {
     };
     let query = [("dc", &section.datacenter), ("ns", &section.namespace)];
     let query = query.into_iter().filter(|(_, value)| !value.is_empty());
-    let query: Vec<String> = query.map(|(key, value)| format!("{key}={value}")).collect();
+    let query: Vec<String> = query
+        .map(|(key, value)| format!("{key}={}", escaped(value)))
+        .collect();
     let path = match query.is_empty() {
         true => "/v1/agent/self".to_owned(),
         false => format!("/v1/agent/self?{}", query.join("&")),
@@ -81,6 +86,23 @@ async fn agent(detection: &Detection<'_>) -> Result<Value, ServiceError> {
         )),
     }
 }
+
+/// Escapes a value of a query.
+fn escaped(value: &str) -> String {
+    let mut output = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                output.push(char::from(byte));
+            }
+            _ => drop(write!(output, "%{byte:02X}")),
+        }
+    }
+    output
+}
+
+/// Maximum size of the file with the token, in bytes. A token has 36 bytes, or is a JSON web token of a few kilobytes.
+const MAX_TOKEN: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -115,9 +137,49 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn incomplete_response_is_an_error_on_request() {
-        let service = MockService::start(|_, _| Some((200, "{}".to_owned()))).await;
+    async fn datacenter_is_escaped_in_the_query() {
+        let service = MockService::start(|path, _| {
+            (path == "GET /v1/agent/self?dc=a%26b%20%C3%A9").then(|| (200, SELF.to_owned()))
+        })
+        .await;
         let mut fixture = Fixture::new(&[("CONSUL_HTTP_ADDR", &service.url)]);
+        fixture.configure("consul: {datacenter: 'a&b \u{e9}'}");
+        assert!(!fixture.detect(Consul).await.unwrap().attributes.is_empty());
+    }
+
+    #[tokio::test]
+    async fn token_comes_from_a_regular_file_only() {
+        let service = MockService::start(|_, request| {
+            assert_eq!(request.headers()["x-consul-token"], "secret");
+            Some((200, SELF.to_owned()))
+        })
+        .await;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "secret\n").unwrap();
+        for (path, works) in [(file.as_path(), true), (directory.path(), false)] {
+            let path = path.to_str().unwrap();
+            let variables = [
+                ("CONSUL_HTTP_ADDR", service.url.as_str()),
+                ("CONSUL_HTTP_TOKEN_FILE", path),
+            ];
+            let found = Fixture::new(&variables).detect(Consul).await;
+            assert_eq!(found.is_ok(), works, "{found:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn agent_that_responds_with_an_error_is_not_absent() {
+        for (status, body) in [(200, "{}"), (403, "")] {
+            let service = MockService::start(move |_, _| Some((status, body.to_owned()))).await;
+            let fixture = Fixture::new(&[("CONSUL_HTTP_ADDR", &service.url)]);
+            assert!(fixture.detect(Consul).await.is_err(), "{status}");
+        }
+    }
+
+    #[tokio::test]
+    async fn missing_agent_is_an_error_only_on_request() {
+        let mut fixture = Fixture::new(&[("CONSUL_HTTP_ADDR", "http://127.0.0.1:1")]);
         assert!(fixture.detect(Consul).await.unwrap().attributes.is_empty());
         fixture.config.fail_on_missing_metadata = true;
         assert!(fixture.detect(Consul).await.is_err());

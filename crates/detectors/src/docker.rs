@@ -21,7 +21,7 @@ pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource
     if switches.any(&["host.name", "os.type"]) {
         let info = match fetch(&service, "/info").await {
             Ok(info) => info,
-            Err(error) => return detection.absent(error),
+            Err(error) => return detection.failed(error),
         };
         gathered
             .text("host.name", text(&info, "Name"))
@@ -30,16 +30,15 @@ pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource
     if switches.any(&["container.name", "container.image.name"]) {
         let host = rustix::system::uname();
         let host = host.nodename().to_string_lossy();
-        let container = match fetch(&service, &format!("/containers/{host}/json")).await {
-            Ok(container) => container,
-            Err(error) => return detection.absent(error),
-        };
-        gathered
-            .text(
-                "container.name",
-                text(&container, "Name").trim_start_matches('/'),
-            )
-            .text("container.image.name", text(&container, "Config/Image"));
+        match fetch(&service, &format!("/containers/{host}/json")).await {
+            Ok(container) => {
+                let name = text(&container, "Name").trim_start_matches('/');
+                gathered
+                    .text("container.name", name)
+                    .text("container.image.name", text(&container, "Config/Image"));
+            }
+            Err(error) => detection.missing(error)?,
+        }
     }
     Ok(gathered.finish())
 }
@@ -101,6 +100,23 @@ mod tests {
             ("container.name", "collector"),
         ];
         assert_eq!(text_pairs(&found)[..2], of_container);
+    }
+
+    #[tokio::test]
+    async fn host_is_known_without_its_container() {
+        let service = MockService::start(|path, _| {
+            let info = r#"{"Name": "node-1", "OSType": "linux"}"#;
+            (path == "GET /info").then(|| (200, info.to_owned()))
+        })
+        .await;
+        let host = service.url.replace("http://", "tcp://");
+        let mut fixture = Fixture::new(&[("DOCKER_HOST", &host)]);
+        fixture.configure("docker: {resource_attributes: {container.name: {enabled: true}}}");
+        let found = fixture.detect(Docker).await.unwrap();
+        let of_host = [("host.name", "node-1"), ("os.type", "linux")];
+        assert_eq!(text_pairs(&found), of_host);
+        fixture.config.fail_on_missing_metadata = true;
+        assert!(fixture.detect(Docker).await.is_err());
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ pub(crate) fn detect(detection: &Detection<'_>) -> Result<DetectedResource, Dete
     gathered
         .optional("service.instance.id", dyno)
         .optional("heroku.app.id", app)
+        .optional("heroku.dyno.id", dyno)
         .optional("cloud.provider", app.map(|_| "heroku"))
         .optional("service.name", variable("HEROKU_APP_NAME"))
         .optional(
@@ -43,6 +44,7 @@ mod tests {
             [
                 ("cloud.provider", "heroku"),
                 ("heroku.app.id", "a"),
+                ("heroku.dyno.id", "d"),
                 ("service.instance.id", "d"),
                 ("service.name", "shop"),
                 ("service.version", "v1"),

@@ -18,7 +18,10 @@ pub(crate) async fn detect(
     detection: &Detection<'_>,
     section: &KubernetesSection,
 ) -> Result<DetectedResource, DetectionError> {
-    let failed = |error: ServiceError| DetectionError(error.to_string());
+    let server = match ApiServer::of_pod(detection, section.auth_type) {
+        Ok(server) => server,
+        Err(error) => return detection.failed(error),
+    };
     let variable = &section.node_from_env_var;
     let Some(node) = detection.machine.filled(variable) else {
         return Err(DetectionError(format!(
@@ -26,13 +29,12 @@ pub(crate) async fn detect(
              `spec.nodeName` of the pod"
         )));
     };
-    let server = ApiServer::of_pod(detection, section.auth_type).map_err(failed)?;
     let switches = &section.resource_attributes;
     let mut gathered = Gathered::new(switches);
     if switches.any(&["k8s.node.uid", "k8s.node.name"]) {
         let node = match server.get(&format!("/api/v1/nodes/{node}")).await {
             Ok(node) => node,
-            Err(error) => return detection.absent(error),
+            Err(error) => return detection.failed(error),
         };
         gathered
             .text("k8s.node.uid", text(&node, "metadata/uid"))
@@ -48,8 +50,11 @@ pub(crate) async fn detect(
                 if matches!(
                     error.status(),
                     Some(StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED)
-                ) => {}
-            Err(error) => return Err(failed(error)),
+                ) =>
+            {
+                detection.log_missing(&error.to_string());
+            }
+            Err(error) => detection.missing(error)?,
         }
     }
     Ok(gathered.finish())
@@ -162,10 +167,27 @@ mod tests {
         let of_node = [("k8s.node.name", "n1"), ("k8s.node.uid", "u1")];
         assert_eq!(text_pairs(&found.unwrap()), of_node);
         let service = cluster(500).await;
-        let found = Fixture::in_pod(&[NODE], &service)
-            .detect(KubernetesApi)
-            .await;
-        assert!(found.is_err());
+        let mut fixture = Fixture::in_pod(&[NODE], &service);
+        let found = fixture.detect(KubernetesApi).await;
+        assert_eq!(text_pairs(&found.unwrap()), of_node);
+        fixture.config.fail_on_missing_metadata = true;
+        assert!(fixture.detect(KubernetesApi).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn machine_outside_a_pod_is_an_error_only_on_request() {
+        let mut fixture = Fixture::new(&[]);
+        let found = fixture.detect(KubernetesApi).await.unwrap();
+        assert!(found.attributes.is_empty());
+        fixture.config.fail_on_missing_metadata = true;
+        assert!(fixture.detect(KubernetesApi).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn refused_node_is_an_error() {
+        let service = MockService::start_tls(|_, _| Some((403, String::new()))).await;
+        let fixture = Fixture::in_pod(&[NODE], &service);
+        assert!(fixture.detect(KubernetesApi).await.is_err());
     }
 
     #[tokio::test]

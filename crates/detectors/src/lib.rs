@@ -30,6 +30,8 @@ mod tables;
 use tokio::time::Instant;
 use tributary_net::Owner;
 
+use http::ServiceError;
+
 pub use attributes::{AttributeValue, DetectedResource};
 pub use config::DetectionConfig;
 pub use machine::Machine;
@@ -55,9 +57,35 @@ pub struct DetectionError(pub String);
 impl Detection<'_> {
     /// Returns the result for a platform that is absent for this `reason`: no attributes, or an error.
     pub(crate) fn absent(&self, reason: impl ToString) -> Result<DetectedResource, DetectionError> {
-        match self.config.fail_on_missing_metadata {
-            true => Err(DetectionError(reason.to_string())),
-            false => Ok(DetectedResource::default()),
+        self.missing(reason).map(|()| DetectedResource::default())
+    }
+
+    /// Logs the `reason` of missing attributes, or returns it as an error if
+    /// [`DetectionConfig::fail_on_missing_metadata`] is set.
+    pub(crate) fn missing(&self, reason: impl ToString) -> Result<(), DetectionError> {
+        let reason = reason.to_string();
+        if self.config.fail_on_missing_metadata {
+            return Err(DetectionError(reason));
+        }
+        self.log_missing(&reason);
+        Ok(())
+    }
+
+    pub(crate) fn log_missing(&self, reason: &str) {
+        tracing::info!(
+            otelcol.component.id = %self.owner.id,
+            otelcol.component.kind = self.owner.kind,
+            reason,
+            "Metadata of a platform is missing"
+        );
+    }
+
+    /// Returns the result of a failed service. A service that cannot be reached counts as absent; one that responds
+    /// with an error is present.
+    pub(crate) fn failed(&self, error: ServiceError) -> Result<DetectedResource, DetectionError> {
+        match error {
+            ServiceError::Unreachable(reason) => self.absent(reason),
+            present => Err(DetectionError(present.to_string())),
         }
     }
 }

@@ -130,7 +130,7 @@ impl<'a, 'r> Walk<'a, 'r> {
     }
 
     fn resource(&mut self, entry: &Field<'a>) -> Result<(), Fault> {
-        let mut grouping = Grouping::of(entry)?;
+        let mut grouping = Grouping::of(entry, self.room)?;
         for scope in entry.fields() {
             let scope = scope?;
             if scope.number != 2 || scope.value.bytes().is_none() {
@@ -148,6 +148,7 @@ impl<'a, 'r> Walk<'a, 'r> {
                 }
             }
         }
+        grouping.release(self.room);
         Ok(())
     }
 

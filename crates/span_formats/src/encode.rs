@@ -305,6 +305,20 @@ impl<'r> Groups<'r> {
                 request.extend_from_slice(&scope.spans);
             }
         }
+        self.room.release(self.charged());
         Ok((self.spans, request))
+    }
+
+    /// Returns the memory of the groups, in bytes.
+    fn charged(&self) -> usize {
+        let mut bytes = self.by_key.keys().map(Vec::len).sum();
+        for resource in &self.resources {
+            bytes += GROUP + resource.resource.capacity();
+            bytes += resource.by_key.keys().map(String::len).sum::<usize>();
+            for scope in &resource.scopes {
+                bytes += GROUP + scope.scope.capacity() + scope.spans.capacity();
+            }
+        }
+        bytes
     }
 }

@@ -29,7 +29,7 @@ where
         each: |value: Option<V>| {
             index += 1;
             let read = value.map_or(Ok(()), &mut read);
-            memory.end_span();
+            memory.end_span_with_lists();
             read.map_err(|error| failed = Some(error))
         },
     };

@@ -5,10 +5,13 @@ use std::cell::Cell;
 
 use tributary_otlp::room::{Room, RoomExhausted};
 
-/// The room of a translation. Copies of texts are charged until the span that contains them is complete.
+/// The room of a translation. Copies of texts are charged until the span that contains them is complete, lists until
+/// their owner drops them.
 pub(crate) struct Memory<'r> {
     pub(crate) room: &'r dyn Room,
     copied: Cell<usize>,
+    /// Bytes of lists.
+    listed: Cell<usize>,
     is_full: Cell<bool>,
 }
 
@@ -17,6 +20,7 @@ impl<'r> Memory<'r> {
         Memory {
             room,
             copied: Cell::new(0),
+            listed: Cell::new(0),
             is_full: Cell::new(false),
         }
     }
@@ -37,15 +41,24 @@ impl<'r> Memory<'r> {
 
     /// Reserves space for one more entry of a list.
     pub(crate) fn push<T>(&self, list: &mut Vec<T>, entry: T) -> Result<(), RoomExhausted> {
+        let before = list.capacity();
         tributary_otlp::room::reserve(self.room, list, 1)
             .inspect_err(|_| self.is_full.set(true))?;
         list.push(entry);
+        let grown = (list.capacity() - before) * size_of::<T>();
+        self.listed.set(self.listed.get() + grown);
         Ok(())
     }
 
     /// Returns the memory for copied texts of the last span.
     pub(crate) fn end_span(&self) {
         self.room.release(self.copied.replace(0));
+    }
+
+    /// Returns the memory for the lists of the last span too; for decoders that keep no list for the next span.
+    pub(crate) fn end_span_with_lists(&self) {
+        self.end_span();
+        self.room.release(self.listed.replace(0));
     }
 
     /// Returns the text in `bytes`. Bytes that are not UTF-8 become U+FFFD, because OTLP requires UTF-8 and the sender
@@ -72,5 +85,11 @@ impl<'r> Memory<'r> {
         // An invalid byte becomes three bytes.
         self.copy(bytes.len().saturating_mul(3))?;
         Ok(String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        self.end_span_with_lists();
     }
 }

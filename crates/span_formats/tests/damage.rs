@@ -6,7 +6,12 @@ use std::cell::Cell;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
+use prost::Message as _;
 use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_otlp::{Signal, validate};
 use tributary_span_formats::jaeger::agent_spans;
@@ -84,11 +89,11 @@ fn run(format: SpanFormat, input: &[u8], limit: usize) -> Result<usize, Translat
         validate(Signal::Traces, &translated.request),
         Ok(translated.spans)
     );
-    assert!(room.used.get() >= translated.request.capacity());
+    assert_eq!(room.used.get(), translated.request.capacity());
     for encoding in [ZipkinEncoding::Json, ZipkinEncoding::Proto] {
         let room = Limited::new(limit);
         if let Ok(rendered) = render(&[&translated.request], encoding, "none", &room) {
-            assert!(room.used.get() >= rendered.capacity());
+            assert_eq!(room.used.get(), rendered.capacity());
             assert!(
                 encoding == ZipkinEncoding::Proto
                     || serde_json::from_slice::<serde_json::Value>(&rendered).is_ok()
@@ -189,6 +194,79 @@ fn many_small_elements_are_charged() {
     assert_eq!(error, TranslateError::RoomExhausted(RoomExhausted));
 }
 
+/// Each span has the tags of its resource, whose memory the room must bound as well.
+#[test]
+fn tags_of_resource_are_charged_for_each_layer() {
+    const TAGS: usize = 1000;
+    let attribute = |at| KeyValue {
+        key: format!("{at}"),
+        ..KeyValue::default()
+    };
+    let span = Span {
+        trace_id: vec![1; 16],
+        span_id: vec![1; 8],
+        ..Span::default()
+    };
+    let entry = ResourceSpans {
+        resource: Some(Resource {
+            attributes: (0..TAGS).map(attribute).collect(),
+            ..Resource::default()
+        }),
+        scope_spans: vec![ScopeSpans {
+            spans: vec![span],
+            ..ScopeSpans::default()
+        }],
+        ..ResourceSpans::default()
+    };
+    let resource_spans = vec![entry];
+    let request = ExportTraceServiceRequest { resource_spans }.encode_to_vec();
+    let room = Limited::new(ENOUGH);
+    render(&[&request], ZipkinEncoding::Json, "none", &room).unwrap();
+    let layers = 3;
+    assert!(room.most.get() > layers * TAGS * 128, "{}", room.most.get());
+}
+
+/// The lists of one span are dropped before the next one.
+#[test]
+fn memory_does_not_grow_with_number_of_spans() {
+    let tags: Vec<_> = (0..1000).map(|at| format!("\"{at}\":\"\"")).collect();
+    let span = format!(
+        r#"{{"traceId":"1","id":"1","tags":{{{}}}}}"#,
+        tags.join(",")
+    );
+    let lists = |spans: usize| {
+        let input = format!("[{}]", vec![&*span; spans].join(","));
+        let room = Limited::new(usize::MAX);
+        let options = TranslateOptions::default();
+        let format = SpanFormat::ZipkinV2Json;
+        let translated = translate(format, &options, input.as_bytes(), &room).unwrap();
+        room.most
+            .get()
+            .saturating_sub(3 * translated.request.capacity())
+    };
+    assert!(lists(50) <= lists(1), "{} {}", lists(50), lists(1));
+}
+
+#[test]
+fn links_are_found_among_many_tags() {
+    let id = "1".repeat(32);
+    let tags: Vec<_> = (0..5000)
+        .map(|at| format!("\"otlp.link.{at}\":\"{id}|{}||{{}}|0\"", &id[..16]))
+        .collect();
+    let input = format!(
+        r#"[{{"traceId":"1","id":"1","tags":{{{}}}}}]"#,
+        tags.join(",")
+    );
+    let options = TranslateOptions::default();
+    let format = SpanFormat::ZipkinV2Json;
+    let translated = translate(format, &options, input.as_bytes(), &Limited::new(ENOUGH));
+    let request = translated.unwrap().request;
+    let left = String::from_utf8_lossy(&request)
+        .matches("otlp.link.")
+        .count();
+    assert_eq!(left, 5000 - 128);
+}
+
 #[test]
 fn errors_state_span_and_position_but_no_content() {
     let translate = |input: &str| {
@@ -259,4 +337,25 @@ fn short_trace_id_of_protobuf_is_padded_on_the_left() {
     let translated = translate(SpanFormat::ZipkinV2Proto, &options, &list, &room).unwrap();
     let id = [&[0; 8][..], &[1, 2, 3, 4, 5, 6, 7, 8]].concat();
     assert!(translated.request.windows(16).any(|window| window == id));
+}
+
+#[test]
+fn damaged_text_of_binary_annotation_is_repaired() {
+    for damage in [&b"\\ud800"[..], b"\xff"] {
+        let input = [
+            br#"[{"traceId":"0000000000000001","id":"0000000000000001","binaryAnnotations":[{"key":"k","value":"a"#,
+            damage,
+            br#"b"},{"key":"l","value":true},{"key":"m","value":[1]}]}]"#,
+        ]
+        .concat();
+        let room = Limited::new(ENOUGH);
+        let options = TranslateOptions::default();
+        let translated = translate(SpanFormat::ZipkinV1Json, &options, &input, &room);
+        let request = translated.unwrap().request;
+        let text = String::from_utf8_lossy(&request).into_owned();
+        assert!(
+            text.contains("a\u{fffd}") && text.contains("true"),
+            "{text}"
+        );
+    }
 }

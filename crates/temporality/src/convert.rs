@@ -28,17 +28,19 @@ pub struct DeltaRequest {
 type Selects<'s> = dyn Fn(&str, CumulativeKind) -> bool + 's;
 
 impl DeltaTracker {
-    /// Converts the selected cumulative metrics of a valid request, with memory from `room`.
+    /// Converts the selected cumulative metrics of a valid request, with memory from `room`. The changes of the tracker
+    /// take their memory from `undo`: [`Tentative::bytes`], until they are confirmed or undone.
     ///
     /// # Errors
-    /// Fails if the request is invalid, or if `room` is exhausted. The tracker is then unchanged.
+    /// Fails if the request is invalid, or if a room is exhausted. The tracker is then unchanged.
     pub fn convert(
         &self,
         request: &[u8],
         selects: &Selects<'_>,
         room: &dyn Room,
+        undo: &dyn Room,
     ) -> Result<DeltaRequest, EditError> {
-        match Walk::new(self, selects, room).request(request) {
+        match Walk::new(self, selects, room, undo).request(request) {
             Err(Fault::RoomExhausted) => return Err(RoomExhausted.into()),
             Err(Fault::Ambiguous) => {}
             Ok(converted) => return Ok(converted),
@@ -46,7 +48,7 @@ impl DeltaTracker {
         let signal = Signal::Metrics;
         room.take(tributary_otlp::decoded_bytes(signal, request))?;
         let merged = tributary_otlp::merge_repeated(signal, request)?;
-        let converted = Walk::new(self, selects, room).request(&merged);
+        let converted = Walk::new(self, selects, room, undo).request(&merged);
         let mut converted = converted.map_err(|fault| match fault {
             Fault::RoomExhausted => RoomExhausted.into(),
             Fault::Ambiguous => EditError::from(Malformed::new(0, "not a valid request")),
@@ -73,17 +75,24 @@ struct Walk<'t> {
     tracker: &'t DeltaTracker,
     selects: &'t Selects<'t>,
     room: &'t dyn Room,
+    undo: &'t dyn Room,
     points: usize,
     dropped: [usize; DropCause::ALL.len()],
     tentative: Tentative,
 }
 
 impl<'t> Walk<'t> {
-    fn new(tracker: &'t DeltaTracker, selects: &'t Selects<'t>, room: &'t dyn Room) -> Self {
+    fn new(
+        tracker: &'t DeltaTracker,
+        selects: &'t Selects<'t>,
+        room: &'t dyn Room,
+        undo: &'t dyn Room,
+    ) -> Self {
         Walk {
             tracker,
             selects,
             room,
+            undo,
             points: 0,
             dropped: Default::default(),
             tentative: tracker.begin(),
@@ -255,8 +264,10 @@ impl<'t> Walk<'t> {
                 let last = u128::from(read.start) << 32 | u128::from(read.number);
                 let identity = identity.with(&[attributes, last]);
                 let value = value.clone();
+                let (tentative, undo) = (&mut self.tentative, self.undo);
                 self.tracker
-                    .advance(identity, read.start, read.time, value, &mut self.tentative)
+                    .advance(identity, read.start, read.time, value, tentative, undo)
+                    .map_err(|_| Fault::RoomExhausted)?
             }
         };
         match &result {

@@ -122,9 +122,9 @@ impl ExponentialValue {
             #[allow(clippy::cast_possible_truncation)] // A value outside of the range saturates.
             let bucket = ((self.zero_threshold.ln() * factor).ceil() - 1.0) as i32;
             let below = before.positive.take_up_to(bucket);
-            before.zero_count = before.zero_count.wrapping_add(below);
+            before.zero_count = before.zero_count.saturating_add(below);
             let below = before.negative.take_up_to(bucket);
-            before.zero_count = before.zero_count.wrapping_add(below);
+            before.zero_count = before.zero_count.saturating_add(below);
         }
         if self.scale < before.scale {
             let bits = before.scale.abs_diff(self.scale);
@@ -137,12 +137,15 @@ impl ExponentialValue {
         ) else {
             return (Difference::Reset, PointValue::Exponential(self));
         };
+        let Some(zero_count) = self.zero_count.checked_sub(before.zero_count) else {
+            return (Difference::Reset, PointValue::Exponential(self));
+        };
         let sum = difference_of_sums(&mut self.sum, before.sum);
         let delta = ExponentialValue {
             count: self.count - before.count,
             sum,
             scale: self.scale,
-            zero_count: self.zero_count.wrapping_sub(before.zero_count),
+            zero_count,
             zero_threshold: self.zero_threshold,
             positive,
             negative,

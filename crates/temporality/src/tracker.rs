@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
+use tributary_otlp::room::{Room, RoomExhausted, reserve};
 
 use crate::kinds::DropCause;
 use crate::point::{Difference, PointValue};
@@ -50,10 +51,21 @@ struct State {
 }
 
 struct Series {
+    last: LastPoint,
+    /// Changes that are neither confirmed nor undone, the oldest first.
+    open: Vec<OpenChange>,
+}
+
+struct LastPoint {
     time: u64,
     value: PointValue,
-    /// The change that set this value.
-    change: u64,
+}
+
+/// A change of a series that can be undone.
+struct OpenChange {
+    number: u64,
+    /// The last point before the change; `None` for a new series.
+    before: Option<LastPoint>,
 }
 
 /// Memory of a series besides its value, in bytes. The table may have twice the capacity of its size.
@@ -68,8 +80,10 @@ pub(crate) struct Delta {
 /// Changes of a tracker that can be undone until they are [confirmed](Self::confirm). Dropping undoes them.
 pub struct Tentative {
     state: Arc<Mutex<State>>,
-    /// Series, its last point before the change (`None` for a new series), and the change.
-    changes: Vec<(u128, Option<Series>, u64)>,
+    /// Series, and the number of its change.
+    changes: Vec<(u128, u64)>,
+    /// Memory of the points before the changes, in bytes.
+    points: usize,
 }
 
 impl DeltaTracker {
@@ -99,9 +113,9 @@ impl DeltaTracker {
         let state = &mut *self.state.lock();
         let bytes = &mut state.bytes;
         state.series.retain(|_, series| {
-            let stays = series.time >= before;
+            let stays = series.last.time >= before;
             if !stays {
-                *bytes = bytes.saturating_sub(SERIES_BYTES + series.value.bytes());
+                *bytes = bytes.saturating_sub(SERIES_BYTES + series.last.value.bytes());
             }
             stays
         });
@@ -113,10 +127,12 @@ impl DeltaTracker {
         Tentative {
             state: self.state.clone(),
             changes: Vec::new(),
+            points: 0,
         }
     }
 
-    /// Replaces the last point of a series, and returns the difference from it.
+    /// Replaces the last point of a series, and returns the difference from it. The memory of the replaced point comes
+    /// from `room`.
     pub(crate) fn advance(
         &self,
         identity: u128,
@@ -124,64 +140,122 @@ impl DeltaTracker {
         time: u64,
         value: PointValue,
         tentative: &mut Tentative,
-    ) -> Result<Delta, DropCause> {
+        room: &dyn Room,
+    ) -> Result<Result<Delta, DropCause>, RoomExhausted> {
         let state = &mut *self.state.lock();
         state.changes += 1;
-        let change = state.changes;
+        let number = state.changes;
         let count = state.series.len();
         match state.series.entry(identity) {
             Entry::Vacant(vacant) => {
-                let bytes = SERIES_BYTES + value.bytes();
-                if count >= self.limits.series
-                    || state.bytes.saturating_add(bytes) > self.limits.bytes
-                {
-                    return Err(DropCause::Limit);
+                let bytes = state.bytes.saturating_add(SERIES_BYTES + value.bytes());
+                if count >= self.limits.series || bytes > self.limits.bytes {
+                    return Ok(Err(DropCause::Limit));
                 }
-                state.bytes += bytes;
-                tentative.changes.push((identity, None, change));
-                vacant.insert(Series {
-                    time,
-                    value: value.clone(),
-                    change,
+                tentative.reserve(0, room)?;
+                tentative.changes.push((identity, number));
+                state.bytes = bytes;
+                let series = vacant.insert(Series {
+                    last: LastPoint {
+                        time,
+                        value: value.clone(),
+                    },
+                    open: Vec::new(),
                 });
-                match self.first {
+                series.opened(number, None);
+                Ok(match self.first {
                     FirstPoint::Keep => Ok(Delta { start: 0, value }),
                     FirstPoint::Auto if start >= self.began && time != start => {
                         Ok(Delta { start, value })
                     }
                     FirstPoint::Auto | FirstPoint::Drop => Err(DropCause::Initial),
-                }
+                })
             }
             Entry::Occupied(mut occupied) => {
                 let series = occupied.get_mut();
-                let before = series.time;
-                let (difference, kept) = value.since(&series.value);
-                let (old, new) = (series.value.bytes(), kept.bytes());
-                let next = Series {
-                    time,
-                    value: kept,
-                    change,
-                };
-                let last = std::mem::replace(series, next);
-                tentative.changes.push((identity, Some(last), change));
-                state.bytes = state.bytes.saturating_sub(old) + new;
-                match difference {
+                let before = series.last.time;
+                let (difference, kept) = value.since(&series.last.value);
+                let (old, new) = (series.last.value.bytes(), kept.bytes());
+                let bytes = state.bytes.saturating_sub(old).saturating_add(new);
+                if new > old && bytes > self.limits.bytes {
+                    return Ok(Err(DropCause::Limit));
+                }
+                tentative.reserve(old, room)?;
+                tentative.changes.push((identity, number));
+                state.bytes = bytes;
+                let last = LastPoint { time, value: kept };
+                let replaced = std::mem::replace(&mut series.last, last);
+                series.opened(number, Some(replaced));
+                Ok(match difference {
                     Difference::Delta(value) => Ok(Delta {
                         start: before,
                         value,
                     }),
                     Difference::Reset => Err(DropCause::Reset),
                     Difference::OtherBuckets => Err(DropCause::BucketMismatch),
-                }
+                })
             }
         }
     }
 }
 
+impl Series {
+    /// Adds an open change. Most series have at most one.
+    fn opened(&mut self, number: u64, before: Option<LastPoint>) {
+        self.open.reserve_exact(1);
+        self.open.push(OpenChange { number, before });
+    }
+
+    /// Removes a change and all older ones, because later points are compared with its point in any case.
+    fn confirm(&mut self, number: u64) {
+        self.open.retain(|change| change.number > number);
+        if self.open.is_empty() {
+            self.open = Vec::new();
+        }
+    }
+
+    /// Removes a change that was refused. Returns the point that is the last one again (`None` if there was no earlier
+    /// point); without a result, a later change stays, which restores that point when it is undone itself.
+    fn undo(&mut self, number: u64) -> Option<Option<LastPoint>> {
+        let at = self.open.iter().position(|open| open.number == number)?;
+        let before = self.open.remove(at).before;
+        if self.open.is_empty() {
+            self.open = Vec::new();
+        }
+        match self.open.get_mut(at) {
+            Some(later) => {
+                later.before = before;
+                None
+            }
+            None => Some(before),
+        }
+    }
+}
+
 impl Tentative {
+    /// Takes memory for a change of a series whose last point has so many bytes.
+    fn reserve(&mut self, point: usize, room: &dyn Room) -> Result<(), RoomExhausted> {
+        reserve(room, &mut self.changes, 1)?;
+        let bytes = size_of::<OpenChange>() + point;
+        room.take(bytes)?;
+        self.points += bytes;
+        Ok(())
+    }
+
+    /// Returns the memory of the changes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.points + self.changes.capacity() * size_of::<(u128, u64)>()
+    }
+
     /// Makes the changes final.
     pub fn confirm(mut self) {
-        self.changes.clear();
+        let changes = std::mem::take(&mut self.changes);
+        let state = &mut *self.state.lock();
+        for (identity, number) in changes {
+            if let Some(series) = state.series.get_mut(&identity) {
+                series.confirm(number);
+            }
+        }
     }
 }
 
@@ -191,19 +265,19 @@ impl Drop for Tentative {
             return;
         }
         let state = &mut *self.state.lock();
-        for (identity, before, change) in self.changes.drain(..).rev() {
+        for (identity, number) in self.changes.drain(..).rev() {
             let Entry::Occupied(mut occupied) = state.series.entry(identity) else {
                 continue;
             };
-            // A later point of another request has been compared with this one.
-            if occupied.get().change != change {
+            let series = occupied.get_mut();
+            let Some(before) = series.undo(number) else {
                 continue;
-            }
-            state.bytes = state.bytes.saturating_sub(occupied.get().value.bytes());
+            };
+            state.bytes = state.bytes.saturating_sub(series.last.value.bytes());
             match before {
                 Some(last) => {
                     state.bytes += last.value.bytes();
-                    *occupied.get_mut() = last;
+                    series.last = last;
                 }
                 None => {
                     occupied.remove();

@@ -60,7 +60,7 @@ const VENDOR: &str =
     "Send OTLP with `otlp_http` if the vendor accepts it, or to a Collector with this exporter.";
 const CLIENT: &str = "Send OTLP from the application, or from a Collector with this receiver.";
 const BY_SETTINGS: &str =
-    "Use `attributes`, `resource` and `filter` for the changes that they can make.";
+    "Use `transform`, `attributes`, `resource` and `filter` for the changes that they can make.";
 
 /// All rows, by kind, each kind by name.
 pub(in crate::app) const TABLE: &[Counterpart] = &[
@@ -75,7 +75,6 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
     ),
     row(Receiver, &["host_metrics", "hostmetrics"], Planned, BESIDE),
     row(Receiver, &["httpcheck", "http_check"], NotPlanned, BESIDE),
-    row(Receiver, &["jaeger"], NotPlanned, CLIENT),
     row(Receiver, &["journald"], Planned, BESIDE),
     row(Receiver, &["k8s_cluster"], NotPlanned, BESIDE),
     row(Receiver, &["k8s_events"], NotPlanned, BESIDE),
@@ -93,9 +92,9 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
     row(Receiver, &["postgresql"], NotPlanned, BESIDE),
     row(
         Receiver,
-        &["prometheus", "prometheus_simple"],
-        Planned,
-        BESIDE,
+        &["prometheus_simple"],
+        NotPlanned,
+        "Use `prometheus` with the target in `static_configs`.",
     ),
     row(Receiver, &["redis"], NotPlanned, BESIDE),
     row(Receiver, &["statsd"], NotPlanned, BESIDE),
@@ -112,7 +111,6 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
         NotPlanned,
         BESIDE,
     ),
-    row(Receiver, &["zipkin"], NotPlanned, CLIENT),
     row(
         Processor,
         &["deltatocumulative", "delta_to_cumulative"],
@@ -155,7 +153,6 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
         Planned,
         "`probabilistic_sampler` samples by trace id, without looking at whole traces.",
     ),
-    row(Processor, &["transform"], Planned, BY_SETTINGS),
     row(Exporter, &["awsemf", "aws_emf"], NotPlanned, VENDOR),
     row(
         Exporter,
@@ -204,12 +201,6 @@ pub(in crate::app) const TABLE: &[Counterpart] = &[
         "Prometheus accepts OTLP at `/api/v1/otlp`: use `otlp_http`. Or let it scrape the exporter `prometheus`.",
     ),
     row(Exporter, &["splunk_hec"], NotPlanned, VENDOR),
-    row(
-        Exporter,
-        &["zipkin"],
-        NotPlanned,
-        "Send OTLP to a Collector with this exporter.",
-    ),
     row(
         Connector,
         &["exceptions"],
@@ -272,6 +263,30 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::component::Entry;
+    use crate::{connectors, exporters, extensions, processors, receivers};
+
+    fn names<C: ?Sized>(registry: &'static [Entry<C>]) -> Vec<&'static str> {
+        let entries = registry.iter();
+        let names = entries.flat_map(|entry| entry.aliases.iter().chain([&entry.name]));
+        names.copied().collect()
+    }
+
+    #[test]
+    fn components_of_the_table_are_in_no_registry() {
+        for row in TABLE {
+            let known = match row.kind {
+                Receiver => names(receivers::REGISTRY),
+                Processor => names(processors::REGISTRY),
+                Exporter => names(exporters::REGISTRY),
+                Connector => names(connectors::REGISTRY),
+                Extension => names(extensions::REGISTRY),
+            };
+            for name in row.names {
+                assert!(!known.contains(name), "{} `{name}` exists", row.kind.name());
+            }
+        }
+    }
 
     #[test]
     fn components_occur_once() {

@@ -56,6 +56,27 @@ fn headers_of_the_client_are_copied_or_replaced_by_defaults() {
 }
 
 #[test]
+fn values_are_masked() {
+    let yaml =
+        "headers: [{key: a, value: s3cret}, {key: b, from_context: c, default_value: s3cret}]";
+    let settings = config(yaml);
+    let shown = serde_yaml::to_string(&settings).unwrap();
+    assert!(
+        !format!("{settings:?}{shown}").contains("s3cret"),
+        "{shown}"
+    );
+    let id = "headers_setter".parse().unwrap();
+    let extension = settings.build(&Host::for_tests().context(&id)).unwrap();
+    let auth = extension.services.client_auth.unwrap();
+    for context in [vec![], vec![("c".to_owned(), vec!["x".to_owned()])]] {
+        let mut headers = HeaderMap::new();
+        auth.add_for(&context.into_iter().collect(), &mut headers);
+        assert_eq!(headers.len(), 2);
+        assert!(headers.values().all(HeaderValue::is_sensitive));
+    }
+}
+
+#[test]
 fn value_that_is_no_header_is_not_copied() {
     let yaml = "headers: [{key: a, from_context: tenant, default_value: none}]";
     let context: [(&str, &[&str]); 1] = [("tenant", &["a\r\nx: y"])];

@@ -1,7 +1,9 @@
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tributary_net::auth::ClientAuthenticator as _;
 use tributary_net::client::test_server::{TestServer, answer};
 
@@ -159,11 +161,11 @@ async fn rotated_secret_is_read_from_its_file() {
 #[tokio::test]
 async fn requests_wait_until_there_is_a_token() {
     let works = Arc::new(AtomicBool::new(false));
-    let asked = Arc::new(AtomicUsize::new(0));
+    let (asked, mut requests) = mpsc::unbounded_channel();
     let server = TestServer::start(None, {
-        let (works, asked) = (works.clone(), asked.clone());
+        let works = works.clone();
         move |_| {
-            asked.fetch_add(1, SeqCst);
+            asked.send(()).unwrap();
             let (status, body) = match works.load(SeqCst) {
                 true => (200, r#"{"access_token": "abc"}"#),
                 false => (503, ""),
@@ -178,20 +180,19 @@ async fn requests_wait_until_there_is_a_token() {
     })
     .await;
     let tokens = Arc::new(tokens());
+    let mut changes = tokens.changes.subscribe();
     let endpoint = endpoint(&server, "");
     let renewing = tokio::spawn({
         let tokens = tokens.clone();
         async move { tokens.renew(&endpoint).await }
     });
-    while asked.load(SeqCst) == 0 {
-        tokio::task::yield_now().await;
-    }
+    let limit = Duration::from_secs(30);
+    timeout(limit, requests.recv()).await.unwrap().unwrap();
     let reason = "the extension `oauth2client` has no access token yet";
     assert_eq!(tokens.missing().unwrap(), reason);
     works.store(true, SeqCst);
-    while tokens.missing().is_some() {
-        tokio::task::yield_now().await;
-    }
+    timeout(limit, changes.changed()).await.unwrap().unwrap();
+    assert_eq!(tokens.missing(), None);
     let mut headers = HeaderMap::new();
     tokens.add(&mut headers);
     assert_eq!(headers[AUTHORIZATION], "Bearer abc");

@@ -1,14 +1,12 @@
 //! The current token, and its renewal.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use metrics::{Counter, counter};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -33,7 +31,7 @@ pub(super) struct AccessTokens {
     expiry_buffer: Duration,
     current: ArcSwapOption<AccessToken>,
     /// Number of changes of `current`.
-    changes: AtomicU64,
+    pub(super) changes: watch::Sender<u64>,
     refused: Notify,
     fetched: Counter,
     failed: Counter,
@@ -58,7 +56,7 @@ impl AccessTokens {
             id: id.clone(),
             expiry_buffer,
             current: ArcSwapOption::empty(),
-            changes: AtomicU64::new(0),
+            changes: watch::Sender::new(0),
             refused: Notify::new(),
             fetched: requests("success"),
             failed: requests("failure"),
@@ -110,7 +108,7 @@ impl AccessTokens {
 
     fn set(&self, token: Option<AccessToken>) {
         self.current.store(token.map(Arc::new));
-        self.changes.fetch_add(1, AcqRel);
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn log_begin(&self, reason: &str) {
@@ -139,7 +137,7 @@ impl ClientAuthenticator for AccessTokens {
     }
 
     fn version(&self) -> u64 {
-        self.changes.load(Acquire)
+        *self.changes.borrow()
     }
 
     fn refresh(&self) {

@@ -111,9 +111,11 @@ impl CumulativeToDelta {
     fn convert(&self, batch: Batch) -> Result<(Batch, usize, Pending<'_>), Nack> {
         self.forget_stale();
         let output = OutputMemory::new(&self.budget);
+        let undo = OutputMemory::new(&self.budget);
         let mut pending = Pending {
             processor: self,
             tentative: Vec::new(),
+            memory: None,
             converted: 0,
             dropped: [0; DropCause::ALL.len()],
         };
@@ -121,9 +123,11 @@ impl CumulativeToDelta {
         let (mut made, mut changed) = (0, false);
         for part in batch.wire().parts() {
             let selects = |name: &str, kind| self.selects(name, kind);
-            let converted = self.tracker.convert(part, &selects, &output);
-            let converted =
-                converted.map_err(|error| decoding::unedited(Signal::Metrics, error, &output))?;
+            let converted = self.tracker.convert(part, &selects, &output, &undo);
+            let converted = converted.map_err(|error| {
+                let full = if undo.is_refused() { &undo } else { &output };
+                decoding::unedited(Signal::Metrics, error, full)
+            })?;
             pending.tentative.push(converted.tentative);
             pending.converted += converted.points;
             for (sum, count) in pending.dropped.iter_mut().zip(converted.dropped) {
@@ -136,6 +140,8 @@ impl CumulativeToDelta {
                 requests.append(Requests::from(request));
             }
         }
+        let changes = pending.tentative.iter().map(Tentative::bytes);
+        pending.memory = Some(undo.keep(changes.sum()));
         self.hold_memory()?;
         let dropped = pending.dropped.iter().sum();
         let items = batch.items().saturating_sub(dropped);
@@ -177,6 +183,8 @@ impl CumulativeToDelta {
 struct Pending<'a> {
     processor: &'a CumulativeToDelta,
     tentative: Vec<Tentative>,
+    /// Memory of the changes.
+    memory: Option<Permit>,
     converted: usize,
     dropped: [usize; DropCause::ALL.len()],
 }

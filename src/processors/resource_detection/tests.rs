@@ -1,5 +1,7 @@
 //! Tests with the detector `consul`, whose address is a setting.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -8,6 +10,7 @@ use opentelemetry_proto::tonic::logs::v1::ResourceLogs;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tributary_net::client::test_server::{TestServer, answer};
 
 use super::running::RunningDetection;
@@ -19,8 +22,14 @@ const AGENT: &str = r#"{"Config": {"NodeName": "n1", "Datacenter": "dc1", "NodeI
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.43.0";
 
 async fn agent(status: watch::Receiver<u16>) -> TestServer {
+    counted_agent(status, watch::Sender::new(0)).await
+}
+
+/// An agent that counts its responses of an error.
+async fn counted_agent(status: watch::Receiver<u16>, failures: watch::Sender<u64>) -> TestServer {
     TestServer::start(None, move |_| {
         let status = *status.borrow();
+        failures.send_modify(|count| *count += u64::from(status != 200));
         let headers = Default::default();
         Some(answer(
             status,
@@ -174,16 +183,19 @@ async fn failing_detector_is_retried_and_then_prevents_the_start() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_refresh_keeps_the_attributes() {
     let (status, statuses) = watch::channel(200);
-    let server = agent(statuses).await;
+    let failures = watch::Sender::new(0);
+    let mut counted = failures.subscribe();
+    let server = counted_agent(statuses, failures).await;
     let more = ", refresh_interval: 5ms, retry: {enabled: false}";
     let settings = config(&server, more);
     let id = "resource_detection/refresh".parse().unwrap();
     let machine = Machine::of_this_process();
     let running = RunningDetection::start(&id, &settings, machine).unwrap();
     status.send(500).unwrap();
-    let before = server.connections();
-    while server.connections() < before + 3 {
-        tokio::task::yield_now().await;
-    }
+    let several = counted.wait_for(|count| *count >= 3);
+    timeout(Duration::from_secs(30), several)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(running.actions().is_some());
 }

@@ -18,9 +18,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::config::AgentSettings;
+use crate::pipeline::batch::Code;
 use crate::pipeline::{Component, Undelivered};
 use crate::receivers::otlp::intake::{Format, Intake};
-use crate::serving::body::{ReceivedBytes, out_of_memory, too_large};
+use crate::serving::body::{OUT_OF_MEMORY, ReceivedBytes, out_of_memory, too_large};
 use tributary_net::Owner;
 use tributary_net::listeners::Sockets;
 use tributary_net::server::DatagramPeers;
@@ -59,6 +60,7 @@ struct Dropped {
     queue_full: Counter,
     memory: Counter,
     too_large: Counter,
+    malformed: Counter,
     refused: Counter,
     shutdown: Counter,
 }
@@ -99,6 +101,7 @@ impl Agent {
                     queue_full: dropped("queue_full"),
                     memory: dropped("memory"),
                     too_large: dropped("too_large"),
+                    malformed: dropped("malformed"),
                     refused: dropped("refused"),
                     shutdown: dropped("shutdown"),
                 },
@@ -223,7 +226,7 @@ impl Shared {
             let nack = too_large(max, intake.limit_key);
             intake.unreadable(Signal::Traces, &nack);
             intake.refused(&nack, &self.peers.peer(from));
-            self.dropped.too_large.increment(1);
+            self.drop_packet(&self.dropped.too_large, packet);
             return;
         }
         let Ok(place) = queue.try_reserve() else {
@@ -240,7 +243,7 @@ impl Shared {
             }),
             Err(no_room) => {
                 intake.unreadable(Signal::Traces, &out_of_memory(no_room));
-                self.dropped.memory.increment(1);
+                self.drop_without_room(self.spans(packet));
             }
         }
     }
@@ -249,17 +252,35 @@ impl Shared {
         let intake = &self.intake;
         let peer = self.peers.peer(packet.from);
         let format = Format::Spans(self.format, false);
+        let spans = self.spans(&packet.body.bytes);
         let taken = intake.take(Signal::Traces, format, None, packet.body, None, &peer);
         if let Err(nack) = taken.await {
             intake.refused(&nack, &peer);
-            self.dropped.refused.increment(1);
+            match nack.code {
+                _ if nack.reason == OUT_OF_MEMORY => self.drop_without_room(spans),
+                Code::InvalidArgument => self.dropped.malformed.increment(1),
+                _ => self.dropped.refused.increment(1),
+            }
         }
+    }
+
+    /// Returns the number of spans in a packet.
+    fn spans(&self, packet: &[u8]) -> usize {
+        agent_spans(packet, self.format == SpanFormat::JaegerAgentCompact)
+    }
+
+    /// Counts a packet that the memory budget has no room for. The intake has counted one of its spans.
+    fn drop_without_room(&self, spans: usize) {
+        let more = spans.saturating_sub(1);
+        self.intake.metrics.refused(Signal::Traces, more);
+        self.dropped.memory.increment(1);
     }
 
     /// Counts a packet that is dropped without being decoded.
     fn drop_packet(&self, reason: &Counter, packet: &[u8]) {
-        let spans = agent_spans(packet, self.format == SpanFormat::JaegerAgentCompact);
-        self.intake.metrics.refused(Signal::Traces, spans);
+        self.intake
+            .metrics
+            .refused(Signal::Traces, self.spans(packet));
         reason.increment(1);
     }
 }

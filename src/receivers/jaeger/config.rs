@@ -65,7 +65,7 @@ macro_rules! agent_section {
         pub struct $Section {
             $(#[$on])*
             pub endpoint: Endpoint,
-            /// Number of packets that wait for a worker, at least 1. Further packets are dropped and counted. The
+            /// Number of packets that wait for a worker, from 1 to 1000000. Further packets are dropped and counted. The
             /// waiting packets are in the memory budget. Default: 1000.
             pub queue_size: usize,
             /// Maximum size of a packet in bytes, at least 1. A larger packet is dropped. UDP has no packets above
@@ -117,6 +117,9 @@ macro_rules! agent_section {
                         problems.error(&[key], "must be above 0");
                     }
                 }
+                if self.queue_size > LONGEST_QUEUE {
+                    problems.error(&["queue_size"], format!("must be at most {LONGEST_QUEUE}"));
+                }
                 if !(1..=MOST_WORKERS).contains(&self.workers) {
                     problems.error(&["workers"], format!("must be between 1 and {MOST_WORKERS}"));
                 }
@@ -155,6 +158,8 @@ pub(super) struct AgentSettings {
 
 /// Maximum size of a UDP packet: 65,535 bytes without the headers of IPv4 and UDP.
 const LARGEST_PACKET: usize = 65_507;
+/// Maximum number of waiting packets. A packet has at most 64 KiB, so that the memory budget is the narrower bound.
+const LONGEST_QUEUE: usize = 1_000_000;
 const MOST_WORKERS: usize = 1000;
 
 impl Validate for Config {
@@ -288,7 +293,7 @@ protocols:
   grpc: {transport: unix}
   thrift_http: {compression_algorithms: [br]}
   thrift_compact: {endpoint: '', queue_size: 0, workers: 0}
-  thrift_binary: {max_packet_size: 0, socket_buffer_size: 3000000000}
+  thrift_binary: {queue_size: 4611686018427387904, max_packet_size: 0, socket_buffer_size: 3000000000}
 ";
         assert_eq!(
             problems(yaml),
@@ -299,6 +304,7 @@ protocols:
                 "protocols::thrift_compact::queue_size",
                 "protocols::thrift_compact::workers",
                 "protocols::thrift_binary::max_packet_size",
+                "protocols::thrift_binary::queue_size",
                 "protocols::thrift_binary::socket_buffer_size",
             ]
         );

@@ -20,10 +20,11 @@ use crate::serving::metadata;
 use crate::serving::refusal::log_refusal;
 use tributary_compression::Codec;
 use tributary_compression::decompress::{DecompressError, decompress};
-use tributary_config::ComponentId;
+use tributary_config::{ComponentId, Section};
 use tributary_memory::Budget;
 use tributary_net::sampled_log::SampledLog;
 use tributary_net::server::Peer;
+use tributary_net::tls::ServerTls;
 use tributary_otlp::Signal;
 use tributary_otlp::stamp::Stamp;
 use tributary_profiles::layout;
@@ -207,6 +208,12 @@ impl Intake {
         let done = on_a_turn(move || work.run(body)).await;
         done.ok_or_else(ending)?
     }
+}
+
+/// Returns the stamp for the client's identity, if the settings of a server ask for one.
+pub(in crate::receivers) fn identity_stamp(tls: &Section<ServerTls>) -> Option<Arc<Stamp>> {
+    let key = &(**tls).as_ref()?.client_identity_attribute;
+    (!key.is_empty()).then(|| Arc::new(Stamp::new(key)))
 }
 
 fn outdated(layout: OldLayout) -> Nack {

@@ -14,7 +14,7 @@ pub(crate) async fn detect(detection: &Detection<'_>) -> Result<DetectedResource
     let fails = detection.config.fail_on_missing_metadata || section.fail_on_missing_metadata;
     let absent = |error: ServiceError| match fails {
         true => Err(DetectionError(error.to_string())),
-        false => Ok(DetectedResource::default()),
+        false => detection.absent(error),
     };
     let attempts = section.max_attempts;
     let opened = InstanceMetadata::open(detection, attempts, section.max_backoff.0).await;

@@ -9,6 +9,7 @@ use super::Fault;
 use super::node::Node;
 use crate::edit::put_delimited;
 use crate::reader::Field;
+use crate::room::{Room, reserve};
 
 /// A resource with everything that its items share.
 pub(super) struct Grouping<'a> {
@@ -30,12 +31,16 @@ struct Pair<'a> {
     encoded: &'a [u8],
 }
 
+/// Memory of an attribute in the lists for a node, in bytes: the list of pairs, which may have twice the capacity of its
+/// size, and the sorted list of encodings.
+const LISTED_BYTES: usize = 3 * size_of::<Pair<'_>>();
+
 /// Attributes of an item that move to its resource.
 pub(super) struct Moved<'a>(Vec<Pair<'a>>);
 
 impl<'a> Grouping<'a> {
-    /// Reads an entry such as `ResourceSpans`.
-    pub(super) fn of(entry: &Field<'a>) -> Result<Self, Fault> {
+    /// Reads an entry such as `ResourceSpans`, with memory from `room`.
+    pub(super) fn of(entry: &Field<'a>, room: &dyn Room) -> Result<Self, Fault> {
         let mut grouping = Grouping {
             beside: Vec::new(),
             rest: Vec::new(),
@@ -47,27 +52,42 @@ impl<'a> Grouping<'a> {
             let field = field?;
             match (field.number, field.value.bytes()) {
                 (1, Some(_)) if grouping.is_present => return Err(Fault::Ambiguous),
-                (1, Some(_)) => grouping.read(&field)?,
+                (1, Some(_)) => grouping.read(&field, room)?,
                 (2, Some(_)) => {}
-                _ => grouping.beside.push(field.raw),
+                _ => {
+                    reserve(room, &mut grouping.beside, 1)?;
+                    grouping.beside.push(field.raw);
+                }
             }
         }
         Ok(grouping)
     }
 
-    fn read(&mut self, resource: &Field<'a>) -> Result<(), Fault> {
+    fn read(&mut self, resource: &Field<'a>, room: &dyn Room) -> Result<(), Fault> {
         self.is_present = true;
         for field in resource.fields() {
             let field = field?;
             match (field.number, field.value.bytes()) {
-                (1, Some(encoded)) => self.attributes.push(Pair {
-                    key: key_of(&field)?,
-                    encoded,
-                }),
-                _ => self.rest.push(field.raw),
+                (1, Some(encoded)) => {
+                    reserve(room, &mut self.attributes, 1)?;
+                    self.attributes.push(Pair {
+                        key: key_of(&field)?,
+                        encoded,
+                    });
+                }
+                _ => {
+                    reserve(room, &mut self.rest, 1)?;
+                    self.rest.push(field.raw);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Returns the memory of the lists to `room`.
+    pub(super) fn release(self, room: &dyn Room) {
+        let fields = (self.beside.capacity() + self.rest.capacity()) * size_of::<&[u8]>();
+        room.release(fields + self.attributes.capacity() * size_of::<Pair<'_>>());
     }
 
     /// Returns the attributes of an item that have these keys. If a key occurs twice, the first attribute counts.
@@ -124,12 +144,13 @@ impl<'a> Grouping<'a> {
         }
     }
 
-    /// Bytes of the node, at most.
+    /// Bytes of the node and of the lists that it is made from, at most.
     pub(super) fn bytes(&self, moved: &Moved<'a>) -> usize {
         let sum = |list: &[&[u8]]| list.iter().map(|part| part.len()).sum::<usize>();
         let pairs = self.attributes.iter().chain(&moved.0);
+        let lists = LISTED_BYTES * pairs.clone().count();
         let attributes: usize = pairs.map(|pair| pair.encoded.len() + 10).sum();
-        2 * (attributes + sum(&self.beside) + sum(&self.rest) + 32)
+        lists + 2 * (attributes + sum(&self.beside) + sum(&self.rest) + 32)
     }
 }
 

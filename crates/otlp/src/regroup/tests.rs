@@ -279,3 +279,36 @@ fn repeated_headers_need_room() {
     );
     assert_eq!(bounded(1 << 30), Ok(100));
 }
+
+/// A room that remembers the most bytes taken.
+#[derive(Default)]
+struct Peak {
+    used: std::cell::Cell<usize>,
+    most: std::cell::Cell<usize>,
+}
+
+impl Room for Peak {
+    fn take(&self, bytes: usize) -> Result<(), RoomExhausted> {
+        self.used.set(self.used.get() + bytes);
+        self.most.set(self.most.get().max(self.used.get()));
+        Ok(())
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.set(self.used.get().checked_sub(bytes).unwrap());
+    }
+}
+
+#[test]
+fn small_attributes_of_a_resource_are_charged() {
+    // An empty attribute has two bytes, and no item follows.
+    let resource = [0x0a, 0].repeat(10_000);
+    let mut entry = Vec::new();
+    put_delimited(1, &resource, &mut entry);
+    let mut request = Vec::new();
+    put_delimited(1, &entry, &mut request);
+    let room = Peak::default();
+    regroup(Signal::Logs, &request, &[], &room).unwrap();
+    assert!(room.most.get() > 10_000 * 32, "{}", room.most.get());
+    assert!(room.used.get() < 2 * request.len(), "{}", room.used.get());
+}

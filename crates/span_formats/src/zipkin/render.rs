@@ -74,12 +74,12 @@ fn write_resource(
     let service = resource_tags(resource, &mut base)?;
     let service = service.as_deref().unwrap_or(default_service);
     for scope in resource.scopes() {
-        let mut tags = base.layer();
+        let mut tags = base.layer()?;
         if let Some(scope) = scope.scope() {
             tags.scope(scope)?;
         }
         for span in scope.spans() {
-            let mut tags = tags.layer();
+            let mut tags = tags.layer()?;
             let span = rendered(span, service, &mut tags)?;
             match output {
                 List::Json(list) => list.span(&span, &tags)?,

@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
+use std::marker::PhantomData;
+
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess};
+use serde_json::value::RawValue;
 
 use super::v1::{V1Annotation, V1Binary, V1Endpoint, V1Span, translate};
 use crate::TranslateOptions;
@@ -15,6 +18,24 @@ use crate::memory::Memory;
 
 /// Translates a list of spans.
 pub(crate) fn v1_json<'r>(
+    input: &[u8],
+    options: &TranslateOptions,
+    memory: &Memory<'r>,
+    groups: &mut Groups<'r>,
+) -> Result<(), TranslateError> {
+    if std::str::from_utf8(input).is_ok() {
+        return spans(input, options, memory, groups);
+    }
+    // A raw value must be UTF-8. An invalid byte becomes three bytes.
+    let size = input.len().saturating_mul(3);
+    memory.room.take(size)?;
+    let repaired = String::from_utf8_lossy(input).into_owned();
+    let translated = spans(repaired.as_bytes(), options, memory, groups);
+    memory.room.release(size);
+    translated
+}
+
+fn spans<'r>(
     input: &[u8],
     options: &TranslateOptions,
     memory: &Memory<'r>,
@@ -173,15 +194,9 @@ impl<'de> ReadMember<'de> for BinaryReader<'de, '_, '_> {
             "key" => binary.key = member.read(Text(memory))?.unwrap_or_default(),
             // Clients write `true` for the annotations `sa` and `ca`. The Collector refuses these spans.
             "value" => {
-                let text = match member.read(Scalar)?.flatten() {
-                    Some(Value::Text(text)) => text,
-                    Some(Value::Bool(value)) => Cow::Owned(value.to_string()),
-                    Some(Value::Int(value)) => Cow::Owned(value.to_string()),
-                    Some(Value::Double(value)) => Cow::Owned(value.to_string()),
-                    _ => Cow::Borrowed(""),
-                };
-                memory.copy(text.len()).map_err(A::Error::custom)?;
-                binary.value = Value::Text(text);
+                let raw = member.read(PhantomData::<&RawValue>)?.map(RawValue::get);
+                let text = raw.map(|raw| scalar_text(raw, memory)).transpose();
+                binary.value = Value::Text(text.map_err(A::Error::custom)?.unwrap_or_default());
             }
             "endpoint" => {
                 let named = endpoint(memory, member)?.map(|endpoint| endpoint.service);
@@ -191,6 +206,22 @@ impl<'de> ReadMember<'de> for BinaryReader<'de, '_, '_> {
         }
         Ok(())
     }
+}
+
+/// Returns the text of a string, a number or a boolean; empty for lists and objects.
+fn scalar_text<'de>(json: &'de str, memory: &Memory<'_>) -> serde_json::Result<Cow<'de, str>> {
+    let mut input = serde_json::Deserializer::from_str(json);
+    if json.starts_with('"') {
+        return Text(memory).deserialize(&mut input);
+    }
+    let text = match Scalar.deserialize(&mut input)? {
+        Some(Value::Bool(value)) => value.to_string(),
+        Some(Value::Int(value)) => value.to_string(),
+        Some(Value::Double(value)) => value.to_string(),
+        _ => String::new(),
+    };
+    memory.copy(text.len()).map_err(serde_json::Error::custom)?;
+    Ok(Cow::Owned(text))
 }
 
 fn endpoint<'de, A: MapAccess<'de>>(

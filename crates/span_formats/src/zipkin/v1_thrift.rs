@@ -23,7 +23,7 @@ pub(crate) fn v1_thrift<'r>(
     for index in 0..reader.structs()? {
         let span = read_span(&mut reader, memory).map_err(|error| in_span(error, index))?;
         translate(span, None, memory, groups)?;
-        memory.end_span();
+        memory.end_span_with_lists();
     }
     Ok(())
 }

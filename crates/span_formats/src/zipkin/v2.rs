@@ -197,11 +197,14 @@ impl<'a, 'm, 'r> V2Translator<'a, 'm, 'r> {
         tags: &mut AttributeSet<'a>,
         output: &mut Output<'r>,
     ) -> Result<(), RoomExhausted> {
-        for index in 0..MAX_LINKS {
-            let key = format!("otlp.link.{index}");
-            let Some(text) = tags.get(&key).map(Value::text) else {
-                return Ok(());
-            };
+        let mut texts = [None; MAX_LINKS];
+        for (key, value) in tags.iter() {
+            if let Some(text) = link_index(key).and_then(|index| texts.get_mut(index)) {
+                *text = Some(value.text());
+            }
+        }
+        let mut written = [false; MAX_LINKS];
+        for (text, written) in texts.into_iter().map_while(|text| text).zip(&mut written) {
             let link = embedded::parse(text, 3, self.memory);
             let ids = link.as_ref().and_then(|link| {
                 let mut parts = link.head.splitn(3, '|');
@@ -216,11 +219,22 @@ impl<'a, 'm, 'r> V2Translator<'a, 'm, 'r> {
                     output.attributes(4, &link.attributes)?;
                     output.varint(5, link.dropped.into())
                 })?;
-                tags.take(&key);
+                *written = true;
             }
+        }
+        if written.contains(&true) {
+            let is_written = |index| written.get(index).copied().unwrap_or(false);
+            tags.retain(|key, _| !link_index(key).is_some_and(is_written));
         }
         Ok(())
     }
+}
+
+/// Returns the number in the key of a tag that may contain a link.
+fn link_index(key: &str) -> Option<usize> {
+    let digits = key.strip_prefix("otlp.link.")?;
+    let is_canonical = digits == "0" || digits.starts_with(|first| matches!(first, '1'..='9'));
+    is_canonical.then(|| digits.parse().ok())?
 }
 
 /// Parses so many hexadecimal digits; no digits are 0.

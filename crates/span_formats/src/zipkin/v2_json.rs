@@ -103,13 +103,9 @@ impl<'de> ReadMember<'de> for SpanReader<'de, '_, '_> {
             "annotations" => {
                 let annotations = &mut span.annotations;
                 annotations.clear();
-                let mut is_full = Ok(());
                 let elements = Elements {
                     seed: || AnnotationSeed(memory),
-                    each: |annotation| {
-                        is_full = memory.push(annotations, annotation);
-                        is_full.map_err(drop)
-                    },
+                    each: |annotation| memory.push(annotations, annotation).map_err(drop),
                 };
                 member.read(elements)?;
             }

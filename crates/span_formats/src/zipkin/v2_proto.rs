@@ -25,7 +25,7 @@ pub(crate) fn v2_proto<'r>(
             let span = read_span(&field, memory).map_err(|error| in_span(error, index))?;
             index += 1;
             translator.span(span, groups)?;
-            memory.end_span();
+            memory.end_span_with_lists();
         }
         Ok(())
     })

@@ -33,13 +33,14 @@ impl<'a, 'r> SpanTags<'a, 'r> {
     }
 
     /// Returns tags that begin with these tags.
-    pub(super) fn layer(&self) -> SpanTags<'_, 'r> {
-        let tags = self.tags.iter();
+    pub(super) fn layer(&self) -> Result<SpanTags<'_, 'r>, RoomExhausted> {
         let mut layer = SpanTags::new(self.room);
+        layer.take_room(TAG * self.tags.len())?;
+        let tags = self.tags.iter();
         layer.tags = tags
             .map(|(key, value)| (Cow::Borrowed(&**key), Cow::Borrowed(&**value)))
             .collect();
-        layer
+        Ok(layer)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
