@@ -13,7 +13,7 @@ use tributary_memory::{NoRoom, Permit};
 use tributary_otlp::Signal;
 use tributary_otlp::json;
 use tributary_otlp::reader::{value, varint};
-use tributary_profile_formats::{self as formats, Format, FormatError, Limits};
+use tributary_profile_formats::{self as formats, Format, FormatError, FormatLimits};
 use tributary_profiles::id::MappingId;
 use tributary_profiles::model::ResourceProfiles;
 use tributary_profiles::pprof;
@@ -236,9 +236,9 @@ pub(crate) fn convert(
     relocations: Option<&mut Relocations>,
 ) -> Result<pprof::Converted, ConvertError> {
     if let Some(format) = format {
-        let limits = Limits {
+        let limits = FormatLimits {
             input: options.limit,
-            ..Limits::default()
+            ..FormatLimits::default()
         };
         return Ok(formats::read(bytes, Some(format), &limits, permit, into)?);
     }

@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use prost::Message as _;
 use tributary_memory::Budget;
-use tributary_profile_formats::{Format, Limits, detect, read_profiles};
+use tributary_profile_formats::{Format, FormatLimits, detect, read_profiles};
 use tributary_profiles::check;
 
 /// A readable file is well-formed as OTLP, and uses no more memory than its permit states. The first byte chooses the format,
@@ -27,10 +27,10 @@ fn survive(file: &[u8], format: Format) {
     const HELD: usize = 100;
     let budget = Budget::new(16 << 20);
     let mut permit = budget.acquire(HELD).unwrap();
-    let limits = Limits {
+    let limits = FormatLimits {
         input: 1 << 18,
         memory: 4 << 20,
-        ..Limits::default()
+        ..FormatLimits::default()
     };
     let Ok(profiles) = read_profiles(file, Some(format), &limits, &mut permit) else {
         assert_eq!(permit.bytes(), HELD);

@@ -3,7 +3,7 @@
 use tributary::fuzzing::scrapes::Scrapes;
 use tributary_otlp::Signal;
 use tributary_prometheus::relabel::{RuleAction, RelabelRule, RuleSettings};
-use tributary_prometheus::{Format, LabelBuilder, PageLabels};
+use tributary_prometheus::{ExpositionFormat, LabelBuilder, PageLabels};
 
 /// For any pages of a target, each scrape makes a valid request with the stated number
 /// of points, and no memory stays reserved.
@@ -12,9 +12,9 @@ pub fn scrape(input: &[u8]) {
         return;
     };
     let format = match choices & 3 {
-        0 => Format::Text,
-        1 => Format::OpenMetrics,
-        _ => Format::Protobuf,
+        0 => ExpositionFormat::Text,
+        1 => ExpositionFormat::OpenMetrics,
+        _ => ExpositionFormat::Protobuf,
     };
     let mut scrapes = Scrapes::new(choices & 4 != 0, choices & 8 != 0);
     for page in input.split(|byte| *byte == 0xff).take(4).chain([input]) {

@@ -9,7 +9,7 @@ use super::functions::Arguments;
 use super::path::{Context, Depth, Field, Path};
 use super::target::EvaluationTarget;
 use super::value::{Undecided, Value};
-pub use super::write::{Change, Effect};
+pub use super::write::{Effect, PartChange};
 use super::{Operand, Test};
 use tributary_otlp::room::{Room, Unbounded};
 

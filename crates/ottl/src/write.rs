@@ -22,7 +22,7 @@ use tributary_otlp::view::{AnyValue, Attributes, LogRecord, Message, Resource, S
 
 /// A changed part of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum PartChange {
     /// The current part of a context, in encoded form: a span, a metric, the entry of a resource.
     Part(Context, Vec<u8>),
     /// The current profile.
@@ -35,7 +35,7 @@ pub enum Change {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Effect {
     /// The part that changes.
-    pub change: Option<Change>,
+    pub change: Option<PartChange>,
     /// Encoded metrics that the statement adds to the current scope.
     pub added: Vec<Vec<u8>>,
 }
@@ -47,8 +47,8 @@ impl Effect {
     }
 }
 
-impl From<Option<Change>> for Effect {
-    fn from(change: Option<Change>) -> Self {
+impl From<Option<PartChange>> for Effect {
+    fn from(change: Option<PartChange>) -> Self {
         Effect {
             change,
             added: Vec::new(),
@@ -76,11 +76,11 @@ pub(crate) fn write<'v>(
     path: &Path,
     here: &EvaluationTarget<'v>,
     value: &Value<'_>,
-) -> Result<Option<Change>, Undecided> {
+) -> Result<Option<PartChange>, Undecided> {
     if path.field == Field::Cache {
         let cache = here.cache.encoded();
         let changed = write_map(1, cache, path, here, value)?;
-        return Ok((changed != cache).then_some(Change::Cache(changed)));
+        return Ok((changed != cache).then_some(PartChange::Cache(changed)));
     }
     if path.context == Context::Profile {
         let Some(before) = here.profile else {
@@ -88,7 +88,7 @@ pub(crate) fn write<'v>(
         };
         let mut after = before.clone();
         profile::write(&mut after, path, here, value)?;
-        return Ok((after != *before).then(|| Change::Profile(Box::new(after))));
+        return Ok((after != *before).then(|| PartChange::Profile(Box::new(after))));
     }
     let before = part(path.context, here);
     let Some(place) = place(path.context, path.field, here)? else {
@@ -128,7 +128,7 @@ pub(crate) fn write<'v>(
             })?
         }
     };
-    Ok((after != before).then_some(Change::Part(path.context, after)))
+    Ok((after != before).then_some(PartChange::Part(path.context, after)))
 }
 
 /// Returns the message that a place is in.
@@ -311,7 +311,7 @@ pub(crate) fn write_entries(
     path: &Path,
     here: &EvaluationTarget<'_>,
     entries: &[MapEntry<'_>],
-) -> Result<Option<Change>, Undecided> {
+) -> Result<Option<PartChange>, Undecided> {
     let mut list = Vec::new();
     for entry in entries {
         put_delimited(1, &entry.encoded, &mut list);

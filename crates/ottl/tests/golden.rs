@@ -22,7 +22,7 @@ use tributary_otlp::Signal;
 use tributary_otlp::json;
 use tributary_otlp::view::Message;
 use tributary_ottl::path::Context;
-use tributary_ottl::statement::{Change, Statement};
+use tributary_ottl::statement::{PartChange, Statement};
 use tributary_ottl::{EvaluationTarget, parse_statement};
 
 const GOLDEN: &str = include_str!("golden/golden.txt");
@@ -98,12 +98,12 @@ impl Parts {
         };
         let effect = statement.execute(&here).map_err(drop)?;
         match effect.change {
-            Some(Change::Part(Context::Resource, bytes)) => self.resource = bytes,
-            Some(Change::Part(Context::Scope, bytes)) => self.scope = bytes,
-            Some(Change::Part(Context::SpanEvent | Context::DataPoint, bytes)) => {
+            Some(PartChange::Part(Context::Resource, bytes)) => self.resource = bytes,
+            Some(PartChange::Part(Context::Scope, bytes)) => self.scope = bytes,
+            Some(PartChange::Part(Context::SpanEvent | Context::DataPoint, bytes)) => {
                 self.inner = bytes;
             }
-            Some(Change::Part(_, bytes)) => self.item = bytes,
+            Some(PartChange::Part(_, bytes)) => self.item = bytes,
             _ => {}
         }
         self.added.extend(effect.added);

@@ -14,7 +14,7 @@ use tributary_profiles::pprof::Repairs;
 
 use crate::column::{Column, any, scope};
 use crate::error::{Fault, FormatError};
-use crate::limits::Limits;
+use crate::limits::FormatLimits;
 
 /// Attribute of a sample with the name of its thread.
 pub(crate) const THREAD_NAME: &str = "thread.name";
@@ -56,7 +56,7 @@ pub(crate) struct Builder<'b> {
     /// Mapping of the program.
     pub(crate) main: Option<MappingId>,
     permit: &'b mut Permit,
-    limits: Limits,
+    limits: FormatLimits,
     columns: Vec<Column>,
     /// Memory of the dictionary before the file.
     before: usize,
@@ -75,7 +75,7 @@ pub(crate) struct Builder<'b> {
 impl<'b> Builder<'b> {
     pub(crate) fn new(
         dictionary: &'b mut Dictionary,
-        limits: &Limits,
+        limits: &FormatLimits,
         permit: &'b mut Permit,
     ) -> Self {
         Builder {
@@ -365,7 +365,7 @@ mod tests {
     fn build(build: impl Fn(&mut Builder<'_>) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut permit = Budget::new(1 << 20).empty_permit();
         let mut dictionary = Dictionary::new();
-        let mut builder = Builder::new(&mut dictionary, &Limits::default(), &mut permit);
+        let mut builder = Builder::new(&mut dictionary, &FormatLimits::default(), &mut permit);
         build(&mut builder)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! # Bounds
 //!
-//! Files come from strangers. [`Limits`] bounds the input, the memory of the profiles, and the frames of a stack. A
+//! Files come from strangers. [`FormatLimits`] bounds the input, the memory of the profiles, and the frames of a stack. A
 //! permit of the memory budget grows before memory is used. No parser recurses deeper than a constant.
 //!
 //! # To add a format
@@ -40,5 +40,5 @@ mod tree;
 pub use self::error::{FormatError, Position};
 pub use self::format::Format;
 pub use self::jfr::CONTEXT as JFR_CONTEXT;
-pub use self::limits::Limits;
+pub use self::limits::FormatLimits;
 pub use self::read::{detect, read, read_profiles};

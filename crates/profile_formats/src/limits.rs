@@ -1,8 +1,8 @@
-//! Limits of a file.
+//! FormatLimits of a file.
 
-/// Limits of one file and of the profiles that it becomes.
+/// FormatLimits of one file and of the profiles that it becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct FormatLimits {
     /// Maximum size after decompression, in bytes. The default is 64 MiB.
     pub input: usize,
     /// Maximum memory of the profiles, in bytes. The default is 256 MiB.
@@ -11,9 +11,9 @@ pub struct Limits {
     pub stack: usize,
 }
 
-impl Default for Limits {
+impl Default for FormatLimits {
     fn default() -> Self {
-        Limits {
+        FormatLimits {
             input: 64 << 20,
             memory: 256 << 20,
             stack: 1 << 16,

@@ -10,7 +10,7 @@ use tributary_profiles::{Dictionary, Profiles};
 use crate::builder::Builder;
 use crate::error::{Fault, FormatError};
 use crate::format::Format;
-use crate::limits::Limits;
+use crate::limits::FormatLimits;
 use crate::{
     callgrind, cpuprofile, folded, go_text, gperftools, heap_text, jemalloc, jfr, perf_script,
     speedscope,
@@ -32,7 +32,7 @@ pub fn detect(bytes: &[u8]) -> Option<Format> {
 pub fn read(
     file: &[u8],
     format: Option<Format>,
-    limits: &Limits,
+    limits: &FormatLimits,
     permit: &mut Permit,
     into: &mut Dictionary,
 ) -> Result<Converted, FormatError> {
@@ -51,7 +51,7 @@ pub fn read(
 pub fn read_profiles(
     file: &[u8],
     format: Option<Format>,
-    limits: &Limits,
+    limits: &FormatLimits,
     permit: &mut Permit,
 ) -> Result<Profiles, FormatError> {
     let mut dictionary = Dictionary::new();
@@ -70,7 +70,7 @@ pub fn read_profiles(
 fn decompress_and_convert(
     file: &[u8],
     format: Option<Format>,
-    limits: &Limits,
+    limits: &FormatLimits,
     permit: &mut Permit,
     into: &mut Dictionary,
 ) -> Result<Converted, FormatError> {
@@ -96,7 +96,7 @@ fn decompress_and_convert(
 fn convert(
     bytes: &[u8],
     format: Format,
-    limits: &Limits,
+    limits: &FormatLimits,
     permit: &mut Permit,
     into: &mut Dictionary,
 ) -> Result<(Converted, usize), Fault> {

@@ -11,12 +11,12 @@ mod fixtures;
 /// Reads a file within default limits.
 fn profiles(file: &[u8]) -> Profiles {
     let mut permit = Budget::new(1 << 30).empty_permit();
-    read_profiles(file, None, &Limits::default(), &mut permit).unwrap()
+    read_profiles(file, None, &FormatLimits::default(), &mut permit).unwrap()
 }
 
 fn error(file: &[u8], format: Format) -> String {
     let mut permit = Budget::new(1 << 30).empty_permit();
-    let read = read_profiles(file, Some(format), &Limits::default(), &mut permit);
+    let read = read_profiles(file, Some(format), &FormatLimits::default(), &mut permit);
     assert_eq!(permit.bytes(), 0);
     read.unwrap_err().to_string()
 }

@@ -27,7 +27,7 @@ pub struct HistogramOptions {
 
 /// Format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum ExpositionFormat {
     /// The text format of Prometheus.
     Text,
     /// OpenMetrics' text format.
@@ -36,13 +36,13 @@ pub enum Format {
     Protobuf,
 }
 
-impl Format {
+impl ExpositionFormat {
     /// Returns the format that a `Content-Type` names; `None` for other and for invalid types.
     pub fn of(content_type: &str) -> Option<Self> {
         Some(match media_type(content_type).as_str() {
-            "text/plain" => Format::Text,
-            "application/openmetrics-text" => Format::OpenMetrics,
-            "application/vnd.google.protobuf" => Format::Protobuf,
+            "text/plain" => ExpositionFormat::Text,
+            "application/openmetrics-text" => ExpositionFormat::OpenMetrics,
+            "application/vnd.google.protobuf" => ExpositionFormat::Protobuf,
             _ => return None,
         })
     }

@@ -23,10 +23,10 @@
 //! # Example
 //!
 //! ```
-//! use tributary_prometheus::{PageEntry, Format, HistogramOptions, ScrapedPage};
+//! use tributary_prometheus::{PageEntry, ExpositionFormat, HistogramOptions, ScrapedPage};
 //!
 //! let text = b"# TYPE requests_total counter\nrequests_total{code=\"200\"} 7\n";
-//! let mut page = ScrapedPage::new(Format::Text, text, HistogramOptions::default())?;
+//! let mut page = ScrapedPage::new(ExpositionFormat::Text, text, HistogramOptions::default())?;
 //! assert!(matches!(page.next()?, Some(PageEntry::Kind { family, .. }) if family == "requests_total"));
 //! let Some(PageEntry::Sample(sample)) = page.next()? else { unreachable!() };
 //! assert_eq!(sample.value, 7.0);
@@ -55,7 +55,7 @@ mod text;
 
 pub use entry::{BucketRun, ExemplarSample, Kind, NativeHistogram, PageEntry, PageSample};
 pub use fault::PageFault;
-pub use format::{Format, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, media_type};
+pub use format::{ExpositionFormat, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, media_type};
 pub use labels::{LabelBuilder, LabelSet, PageLabels, is_legacy_name};
 pub use page::ScrapedPage;
 pub use protobuf::MAX_BUCKETS;

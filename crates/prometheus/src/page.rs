@@ -2,7 +2,7 @@
 
 use crate::entry::{ExemplarSample, Kind, PageEntry};
 use crate::fault::PageFault;
-use crate::format::{Format, HistogramOptions};
+use crate::format::{ExpositionFormat, HistogramOptions};
 use crate::labels::PageLabels;
 use crate::protobuf::ProtobufPage;
 use crate::scan::TextPage;
@@ -27,7 +27,7 @@ impl<'p> ScrapedPage<'p> {
     /// # Errors
     /// A page in a text format is not UTF-8.
     pub fn new(
-        format: Format,
+        format: ExpositionFormat,
         page: &'p [u8],
         options: HistogramOptions,
     ) -> Result<Self, PageFault> {
@@ -39,9 +39,11 @@ impl<'p> ScrapedPage<'p> {
             text.map(TextPage::new)
         };
         let inner = match format {
-            Format::Text => Inner::Text(text()?),
-            Format::OpenMetrics => Inner::OpenMetrics(text()?),
-            Format::Protobuf => Inner::Protobuf(Box::new(ProtobufPage::new(page, options))),
+            ExpositionFormat::Text => Inner::Text(text()?),
+            ExpositionFormat::OpenMetrics => Inner::OpenMetrics(text()?),
+            ExpositionFormat::Protobuf => {
+                Inner::Protobuf(Box::new(ProtobufPage::new(page, options)))
+            }
         };
         Ok(ScrapedPage {
             inner,

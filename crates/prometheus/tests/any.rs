@@ -1,10 +1,12 @@
 //! Pages that are damaged at random are read or refused, without a panic, in bounded memory.
 
 use proptest::prelude::*;
-use tributary_prometheus::{Format, HistogramOptions, MAX_BUCKETS, PageEntry, ScrapedPage};
+use tributary_prometheus::{
+    ExpositionFormat, HistogramOptions, MAX_BUCKETS, PageEntry, ScrapedPage,
+};
 
 /// Reads a page to its end or first mistake. Returns the number of buckets of native histograms.
-fn read(format: Format, bytes: &[u8]) -> usize {
+fn read(format: ExpositionFormat, bytes: &[u8]) -> usize {
     let options = HistogramOptions {
         native_histograms: true,
         classic_beside_native: true,
@@ -29,16 +31,16 @@ fn read(format: Format, bytes: &[u8]) -> usize {
 }
 
 /// A valid page of each format.
-fn pages() -> Vec<(Format, Vec<u8>)> {
+fn pages() -> Vec<(ExpositionFormat, Vec<u8>)> {
     let cases = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../src/receivers/prometheus/tests/cases"
     );
     let page = |name: &str| std::fs::read(format!("{cases}/{name}")).unwrap_or_default();
     vec![
-        (Format::Text, page("text/1.txt")),
-        (Format::OpenMetrics, page("openmetrics/1.om")),
-        (Format::Protobuf, page("protobuf/1.pb")),
+        (ExpositionFormat::Text, page("text/1.txt")),
+        (ExpositionFormat::OpenMetrics, page("openmetrics/1.om")),
+        (ExpositionFormat::Protobuf, page("protobuf/1.pb")),
     ]
 }
 
@@ -63,7 +65,7 @@ proptest! {
 
     #[test]
     fn random_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        for format in [Format::Text, Format::OpenMetrics, Format::Protobuf] {
+        for format in [ExpositionFormat::Text, ExpositionFormat::OpenMetrics, ExpositionFormat::Protobuf] {
             prop_assert!(read(format, &bytes) <= MAX_BUCKETS);
         }
     }

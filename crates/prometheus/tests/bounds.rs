@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 use tributary_prometheus::{
-    Format, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, PageEntry, ScrapedPage,
+    ExpositionFormat, HistogramOptions, MAX_LABELS, MAX_SERIES_BYTES, PageEntry, ScrapedPage,
 };
 
 /// Reads a page. Returns the number of samples and of their exemplars, and the mistake.
-fn read(format: Format, bytes: &[u8], label_limit: usize) -> (usize, usize, Option<String>) {
+fn read(
+    format: ExpositionFormat,
+    bytes: &[u8],
+    label_limit: usize,
+) -> (usize, usize, Option<String>) {
     let options = HistogramOptions {
         native_histograms: true,
         classic_beside_native: false,
@@ -72,7 +76,7 @@ fn histogram(labels: &[Vec<u8>], value: &[u8]) -> Vec<u8> {
 
 #[track_caller]
 fn refused(page: &[u8], reason: &str) {
-    let (_, _, fault) = read(Format::Protobuf, page, 0);
+    let (_, _, fault) = read(ExpositionFormat::Protobuf, page, 0);
     let fault = fault.unwrap();
     assert!(fault.contains(reason), "{fault}");
 }
@@ -85,15 +89,20 @@ fn labels_of_a_series_are_bounded() {
     };
     let few = many(MAX_LABELS);
     assert_eq!(
-        read(Format::OpenMetrics, few.replace(",}", "}").as_bytes(), 0).0,
+        read(
+            ExpositionFormat::OpenMetrics,
+            few.replace(",}", "}").as_bytes(),
+            0
+        )
+        .0,
         1
     );
     let more = many(MAX_LABELS + 1);
-    for format in [Format::Text, Format::OpenMetrics] {
+    for format in [ExpositionFormat::Text, ExpositionFormat::OpenMetrics] {
         let fault = read(format, more.as_bytes(), 0).2.unwrap();
         assert!(fault.contains("more than 1024 labels"), "{fault}");
     }
-    let raised = read(Format::Text, more.as_bytes(), MAX_LABELS + 1);
+    let raised = read(ExpositionFormat::Text, more.as_bytes(), MAX_LABELS + 1);
     assert_eq!((raised.0, raised.2), (1, None));
     let labels: Vec<Vec<u8>> = (0..=MAX_LABELS)
         .map(|at| label(&format!("l{at}"), ""))
@@ -105,7 +114,7 @@ fn labels_of_a_series_are_bounded() {
 fn bytes_of_a_series_are_bounded() {
     let long = "x".repeat(MAX_SERIES_BYTES);
     for text in [format!("a{{b=\"{long}\"}} 1\n"), format!("{long}x 1\n")] {
-        let fault = read(Format::Text, text.as_bytes(), 0).2.unwrap();
+        let fault = read(ExpositionFormat::Text, text.as_bytes(), 0).2.unwrap();
         assert!(fault.contains("more than 131072 bytes"), "{fault}");
     }
     refused(
@@ -128,7 +137,11 @@ fn repeated_bounds_and_many_quantiles_are_refused() {
         "the bound 0 of a bucket is not above the bound before it, 0",
     );
     let quantile = field(3, &double(1, 0.5));
-    let most = read(Format::Protobuf, &page(2, 4, &[], &quantile.repeat(100)), 0);
+    let most = read(
+        ExpositionFormat::Protobuf,
+        &page(2, 4, &[], &quantile.repeat(100)),
+        0,
+    );
     assert_eq!((most.0, most.2), (102, None));
     refused(
         &page(2, 4, &[], &quantile.repeat(101)),
@@ -154,16 +167,16 @@ fn long_exemplars_are_dropped_and_many_are_cut() {
     for (length, kept) in [(127, 1), (128, 0)] {
         let value = "\u{e9}".repeat(length);
         let text = format!("a_total 1 # {{b=\"{value}\"}} 1 1\n# EOF\n");
-        let found = read(Format::OpenMetrics, text.as_bytes(), 0);
+        let found = read(ExpositionFormat::OpenMetrics, text.as_bytes(), 0);
         assert_eq!(found, (1, kept, None));
         let time = field(3, &[0x08, 1]);
         let exemplar = [field(1, &label("b", &value)), time].concat();
         let counter = field(2, &exemplar);
-        let found = read(Format::Protobuf, &page(0, 3, &[], &counter), 0);
+        let found = read(ExpositionFormat::Protobuf, &page(0, 3, &[], &counter), 0);
         assert_eq!(found, (1, kept, None));
     }
     let exemplar = [0x82, 1, 4, 0x1a, 2, 0x08, 1];
     let value = [double(6, 1.0), exemplar.repeat(300)].concat();
-    let found = read(Format::Protobuf, &histogram(&[], &value), 0);
+    let found = read(ExpositionFormat::Protobuf, &histogram(&[], &value), 0);
     assert_eq!(found, (1, 256, None));
 }

@@ -2,7 +2,9 @@
 //! the expected entries.
 
 use serde::Deserialize;
-use tributary_prometheus::{ExemplarSample, Format, HistogramOptions, PageEntry, ScrapedPage};
+use tributary_prometheus::{
+    ExemplarSample, ExpositionFormat, HistogramOptions, PageEntry, ScrapedPage,
+};
 
 #[derive(Deserialize)]
 struct Line {
@@ -58,9 +60,9 @@ fn exemplar(exemplar: ExemplarSample) -> String {
 
 fn read(line: &Line) -> (Vec<Expected>, Option<String>) {
     let format = if line.open {
-        Format::OpenMetrics
+        ExpositionFormat::OpenMetrics
     } else {
-        Format::Text
+        ExpositionFormat::Text
     };
     let Ok(mut page) = ScrapedPage::new(format, line.page.as_bytes(), HistogramOptions::default())
     else {

@@ -5,7 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use tributary_prometheus::{
-    BucketRun, ExemplarSample, Format, HistogramOptions, NativeHistogram, PageEntry, ScrapedPage,
+    BucketRun, ExemplarSample, ExpositionFormat, HistogramOptions, NativeHistogram, PageEntry,
+    ScrapedPage,
 };
 
 #[derive(Deserialize)]
@@ -77,7 +78,7 @@ fn native(histogram: &NativeHistogram) -> String {
 }
 
 fn read(bytes: &[u8], options: HistogramOptions) -> (Vec<Expected>, Option<String>) {
-    let Ok(mut page) = ScrapedPage::new(Format::Protobuf, bytes, options) else {
+    let Ok(mut page) = ScrapedPage::new(ExpositionFormat::Protobuf, bytes, options) else {
         unreachable!("the generator writes UTF-8")
     };
     let mut entries = Vec::new();

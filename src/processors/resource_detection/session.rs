@@ -67,6 +67,7 @@ impl Session<'_> {
         let total = self.config.retry.max_elapsed_time.unless_zero();
         let end = self.started + total.unwrap_or(timeout);
         let mut backoff = Backoff::new(&self.retry, self.started);
+        let mut previous = None;
         loop {
             let detection = Detection {
                 config: self.config,
@@ -76,13 +77,18 @@ impl Session<'_> {
             };
             let error = match tributary_detectors::detect(detector, &detection).await {
                 Ok(found) => return Ok(found),
-                Err(error) => error,
+                // The end cuts the last attempt off; the reason of the one before tells more.
+                Err(error) => match previous.take() {
+                    Some(previous) if Instant::now() >= end => previous,
+                    _ => error,
+                },
             };
             let wait = backoff.next(None).filter(|_| self.config.retry.enabled);
             match wait.filter(|wait| Instant::now() + *wait < end) {
                 Some(wait) => {
                     let detector = detector.name();
                     warn!(detector, %error, "A detector failed; retrying in {wait:?}.");
+                    previous = Some(error);
                     sleep(wait).await;
                 }
                 None => return Err(error),

@@ -168,7 +168,7 @@ async fn failing_detector_is_retried_and_then_prevents_the_start() {
     let (_status, statuses) = watch::channel(500);
     let server = agent(statuses).await;
     let retry =
-        ", timeout: 10s, retry: {initial_interval: 1ms, multiplier: 1, max_elapsed_time: 100ms}";
+        ", timeout: 10s, retry: {initial_interval: 20ms, multiplier: 1, max_elapsed_time: 2s}";
     let error = build(&config(&server, retry), "failing").err().unwrap();
     let expected = "detector `consul`: http://";
     assert!(error.0.starts_with(expected), "{error}");

@@ -7,7 +7,7 @@ use tributary_otlp::reader::Fields;
 use tributary_otlp::room::{Room, RoomExhausted};
 use tributary_otlp::view::Message;
 use tributary_ottl::path::Context;
-use tributary_ottl::statement::Change;
+use tributary_ottl::statement::PartChange;
 use tributary_ottl::{EvaluationTarget, ProfileFields};
 
 /// An encoded part of a request.
@@ -89,9 +89,13 @@ impl Parts<'_> {
     }
 
     /// Applies a change.
-    pub(super) fn apply(&mut self, change: Change, room: &dyn Room) -> Result<(), RoomExhausted> {
+    pub(super) fn apply(
+        &mut self,
+        change: PartChange,
+        room: &dyn Room,
+    ) -> Result<(), RoomExhausted> {
         match change {
-            Change::Part(context, bytes) => {
+            PartChange::Part(context, bytes) => {
                 let part = match context {
                     Context::Resource => &mut self.resource,
                     Context::Scope => &mut self.scope,
@@ -102,7 +106,7 @@ impl Parts<'_> {
                 };
                 part.replace(bytes, room)
             }
-            Change::Profile(profile) => {
+            PartChange::Profile(profile) => {
                 let bytes = profile.attributes.len() + profile.payload_format.len();
                 if let Some(more) = bytes.checked_sub(self.profile_taken) {
                     room.take(more)?;
@@ -111,7 +115,7 @@ impl Parts<'_> {
                 self.profile = Some(profile);
                 Ok(())
             }
-            Change::Cache(cache) => {
+            PartChange::Cache(cache) => {
                 match cache.len().checked_sub(self.cache.len()) {
                     Some(more) => room.take(more)?,
                     None => room.release(self.cache.len() - cache.len()),

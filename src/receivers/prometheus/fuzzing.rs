@@ -13,7 +13,7 @@ use super::target::ScrapeTarget;
 use crate::receivers::scraping::found::Found;
 use crate::serving::body::ReceivedBytes;
 use tributary_memory::Budget;
-use tributary_prometheus::Format;
+use tributary_prometheus::ExpositionFormat;
 
 /// A target and its scrapes.
 pub struct Scrapes {
@@ -58,11 +58,11 @@ impl Scrapes {
     }
 
     /// Scrapes a page. Returns the request and its stated number of points.
-    pub fn scrape(&mut self, format: Format, page: &[u8]) -> (Vec<u8>, usize) {
+    pub fn scrape(&mut self, format: ExpositionFormat, page: &[u8]) -> (Vec<u8>, usize) {
         let content_type = match format {
-            Format::Text => "text/plain",
-            Format::OpenMetrics => "application/openmetrics-text",
-            Format::Protobuf => "application/vnd.google.protobuf",
+            ExpositionFormat::Text => "text/plain",
+            ExpositionFormat::OpenMetrics => "application/openmetrics-text",
+            ExpositionFormat::Protobuf => "application/vnd.google.protobuf",
         };
         let page = ReceivedPage {
             held: ReceivedBytes {

@@ -13,8 +13,8 @@ use super::transaction::Transaction;
 use tributary_memory::Permit;
 use tributary_prometheus::relabel::apply_all;
 use tributary_prometheus::{
-    ExemplarSample, Format, LabelBuilder, LabelSet, NativeHistogram, PageEntry, PageLabels,
-    PageSample, ScrapedPage, is_legacy_name,
+    ExemplarSample, ExpositionFormat, LabelBuilder, LabelSet, NativeHistogram, PageEntry,
+    PageLabels, PageSample, ScrapedPage, is_legacy_name,
 };
 
 /// Memory of one sample in a transaction, in bytes: a point, its place by hash, and a bucket. Vectors and tables double, so
@@ -65,7 +65,7 @@ impl PageReader<'_> {
     /// Reads the page. After a failure, the transaction is of no use.
     pub(super) fn read(
         &mut self,
-        format: Format,
+        format: ExpositionFormat,
         bytes: &[u8],
         transaction: &mut Transaction,
     ) -> Result<(), ScrapeFailure> {

@@ -19,7 +19,7 @@ use crate::serving::body::ReceivedBytes;
 use tributary_compression::Codec;
 use tributary_compression::decompress::decompress;
 use tributary_memory::{Budget, NoRoom, Permit};
-use tributary_prometheus::Format;
+use tributary_prometheus::ExpositionFormat;
 
 /// Metrics about each scrape.
 const REPORT: [&str; 5] = [
@@ -175,8 +175,8 @@ impl Scraper {
     }
 
     /// Returns the format and the decompressed bytes of a page.
-    fn body(&self, page: ReceivedPage) -> Result<(Format, ReceivedBytes), ScrapeFailure> {
-        let format = Format::of(&page.content_type).unwrap_or(self.job.fallback);
+    fn body(&self, page: ReceivedPage) -> Result<(ExpositionFormat, ReceivedBytes), ScrapeFailure> {
+        let format = ExpositionFormat::of(&page.content_type).unwrap_or(self.job.fallback);
         if !page.is_compressed {
             return Ok((format, page.held));
         }

@@ -13,7 +13,7 @@ use super::config::{
 use crate::component::BuildError;
 use crate::receivers::scraping::scheme::Scheme;
 use tributary_prometheus::relabel::{RelabelRule, RuleError};
-use tributary_prometheus::{Format, HistogramOptions};
+use tributary_prometheus::{ExpositionFormat, HistogramOptions};
 
 /// Maximum size of a page if the configuration has no limit, in bytes.
 const MAX_PAGE: u64 = 256 << 20;
@@ -24,7 +24,7 @@ pub(super) struct JobSettings {
     pub(super) interval: Duration,
     pub(super) timeout: Duration,
     pub(super) accept: HeaderValue,
-    pub(super) fallback: Format,
+    pub(super) fallback: ExpositionFormat,
     pub(super) path: String,
     pub(super) scheme: &'static str,
     pub(super) params: BTreeMap<String, Vec<String>>,
@@ -86,11 +86,11 @@ impl JobSettings {
             timeout: timeout.0,
             accept: accept(&protocols(global, job, native), utf8_names),
             fallback: match job.fallback_scrape_protocol {
-                Some(ScrapeProtocol::PrometheusProto) => Format::Protobuf,
+                Some(ScrapeProtocol::PrometheusProto) => ExpositionFormat::Protobuf,
                 Some(
                     ScrapeProtocol::OpenMetricsText0_0_1 | ScrapeProtocol::OpenMetricsText1_0_0,
-                ) => Format::OpenMetrics,
-                _ => Format::Text,
+                ) => ExpositionFormat::OpenMetrics,
+                _ => ExpositionFormat::Text,
             },
             path: job.metrics_path.clone(),
             scheme: match job.scheme {

@@ -20,7 +20,7 @@ use crate::receivers::scraping::found::Found;
 use crate::serving::body::ReceivedBytes;
 use tributary_config::{Problems, Validate};
 use tributary_memory::{Budget, Permit};
-use tributary_prometheus::Format;
+use tributary_prometheus::ExpositionFormat;
 
 /// Creates the scraper of the first target of a configuration.
 fn scraper(config: &str, budget: &Arc<Budget>) -> Scraper {
@@ -275,7 +275,7 @@ fn new_metrics_count_toward_the_budget() {
         unreserved: 0,
         process_start: None,
     };
-    let format = Format::Text;
+    let format = ExpositionFormat::Text;
     reader
         .read(format, page.as_bytes(), &mut transaction)
         .unwrap();

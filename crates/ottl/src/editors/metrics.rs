@@ -17,7 +17,7 @@ use crate::functions::ParameterKind::{
 use crate::functions::{Arguments, Literals, Parameter};
 use crate::path::Context;
 use crate::value::Undecided;
-use crate::write::Change;
+use crate::write::PartChange;
 use tributary_otlp::decoded_metric_bytes;
 use tributary_otlp::view::{self, View as _};
 
@@ -162,7 +162,7 @@ fn changed(editing: &Editing<'_, '_>, metric: &Metric) -> Result<Effect, Undecid
     let encoded = metric.encode_to_vec();
     let is_same = encoded == editing.here.item.encoded();
     Ok((!is_same)
-        .then_some(Change::Part(Context::Metric, encoded))
+        .then_some(PartChange::Part(Context::Metric, encoded))
         .into())
 }
 
@@ -286,5 +286,5 @@ fn merge_histogram_buckets(editing: &mut Editing<'_, '_>) -> Result<Effect, Unde
     if let Some(above) = point.bucket_counts.get_mut(at) {
         *above = above.wrapping_add(below);
     }
-    Ok(Some(Change::Part(Context::DataPoint, point.encode_to_vec())).into())
+    Ok(Some(PartChange::Part(Context::DataPoint, point.encode_to_vec())).into())
 }

@@ -5,7 +5,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 
 use crate::parse_statement;
-use crate::statement::{Change, Effect};
+use crate::statement::{Effect, PartChange};
 use crate::target::EvaluationTarget;
 use crate::value::Undecided;
 use tributary_otlp::Signal;
@@ -28,7 +28,7 @@ fn execute(statement: &str, signal: Signal, item: &[u8]) -> Result<Effect, Undec
 }
 
 fn record(effect: Effect) -> LogRecord {
-    let Some(Change::Part(_, bytes)) = effect.change else {
+    let Some(PartChange::Part(_, bytes)) = effect.change else {
         panic!("nothing changed");
     };
     LogRecord::decode(bytes.as_slice()).unwrap()

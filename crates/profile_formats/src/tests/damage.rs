@@ -56,10 +56,10 @@ fn files() -> Vec<(Format, Vec<u8>)> {
 fn survive(file: &[u8], format: Format) {
     let budget = Budget::new(16 << 20);
     let mut permit = budget.acquire(7).unwrap();
-    let limits = Limits {
+    let limits = FormatLimits {
         input: 1 << 20,
         memory: 8 << 20,
-        ..Limits::default()
+        ..FormatLimits::default()
     };
     detect(file);
     match read_profiles(file, Some(format), &limits, &mut permit) {
@@ -171,9 +171,9 @@ fn chain_of_calls_is_bounded_by_memory() {
     let last = r#"{"id":40000,"callFrame":{"functionName":"f"},"hitCount":1}"#;
     let nodes = nodes.join(",");
     let file = format!(r#"{{"nodes":[{nodes},{last}],"startTime":0,"endTime":1}}"#);
-    let limits = Limits {
+    let limits = FormatLimits {
         memory: 8 << 20,
-        ..Limits::default()
+        ..FormatLimits::default()
     };
     let mut permit = Budget::new(1 << 30).empty_permit();
     let read = read_profiles(
@@ -206,7 +206,7 @@ fn long_line_of_spaces_takes_linear_time() {
 fn permit_covers_only_the_result_at_the_end() {
     for (format, file) in files() {
         let mut permit = Budget::new(1 << 30).empty_permit();
-        let read = read_profiles(&file, None, &Limits::default(), &mut permit).unwrap();
+        let read = read_profiles(&file, None, &FormatLimits::default(), &mut permit).unwrap();
         let samples = read.iter().map(|profile| profile.samples.bytes());
         let bytes = read.dictionary.bytes() + samples.sum::<usize>();
         let held = permit.bytes();

@@ -252,7 +252,8 @@ fn faults_name_line_or_byte() {
     let wrong = error(&file[..100], Format::GperftoolsCpu);
     assert!(wrong.contains("byte 40: "), "{wrong}");
     let mut permit = Budget::new(1 << 30).empty_permit();
-    let unknown = read_profiles(b"\x01\x02", None, &Limits::default(), &mut permit).unwrap_err();
+    let unknown =
+        read_profiles(b"\x01\x02", None, &FormatLimits::default(), &mut permit).unwrap_err();
     assert!(
         unknown
             .to_string()

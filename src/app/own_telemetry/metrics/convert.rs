@@ -9,7 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint,
     ResourceMetrics, ScopeMetrics, Sum, metric,
 };
-use tributary_prometheus::{Format, HistogramOptions, Kind, PageEntry, ScrapedPage};
+use tributary_prometheus::{ExpositionFormat, HistogramOptions, Kind, PageEntry, ScrapedPage};
 
 use super::{own_resource, own_scope, text};
 
@@ -67,8 +67,11 @@ pub(super) fn request(
 fn families(page: &str) -> Vec<Family> {
     let mut families: Vec<Family> = Vec::new();
     let mut description = String::new();
-    let Ok(mut page) = ScrapedPage::new(Format::Text, page.as_bytes(), HistogramOptions::default())
-    else {
+    let Ok(mut page) = ScrapedPage::new(
+        ExpositionFormat::Text,
+        page.as_bytes(),
+        HistogramOptions::default(),
+    ) else {
         return families;
     };
     while let Ok(Some(entry)) = page.next() {
