@@ -1,6 +1,6 @@
-//! FormatLimits of a file.
+//! Limits of a file.
 
-/// FormatLimits of one file and of the profiles that it becomes.
+/// Limits of one file and of the profiles that it becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatLimits {
     /// Maximum size after decompression, in bytes. The default is 64 MiB.
