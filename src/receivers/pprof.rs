@@ -1,6 +1,6 @@
 //! The `pprof` receiver: collects pprof files from several sources and converts them to OTLP profiles.
 //!
-//! Each section of the configuration is one kind of source. All sources use the [`Intake`], which converts files and
+//! Each section of the configuration is one kind of source. All sources use one intake, which converts files and
 //! forwards the profiles.
 
 mod config;
