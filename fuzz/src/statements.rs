@@ -1,7 +1,7 @@
 //! Statements: any text, and its effect on random requests.
 
+use bytes::Bytes;
 use tributary::component::{ProcessorConfig as _, Stage};
-use tributary::pipeline::Processor as _;
 use tributary::pipeline::batch::Batch;
 use tributary::processors::filter::ErrorMode;
 use tributary::processors::transform::{StatementEntry, TransformConfig};
@@ -50,7 +50,7 @@ pub fn statements(input: &[u8]) {
     if tributary_otlp::validate(signal, &request).is_err() {
         return;
     }
-    if let Ok(Some(batch)) = processor.process(Batch::new(signal, items, request.into())) {
+    if let Ok(Some(batch)) = processor.process(Batch::new(signal, items, Bytes::from(request))) {
         let after = batch.wire().to_bytes();
         assert_eq!(tributary_otlp::validate(signal, &after), Ok(batch.items()));
     }
