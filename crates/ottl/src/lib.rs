@@ -98,10 +98,17 @@ impl ParseError {
         self.within(condition, "condition")
     }
 
-    /// Returns the message with its position in a text, which is a `kind`.
+    /// Returns the message with its position in a text, which is a `kind`, in one line.
     pub fn within(&self, text: &str, kind: &str) -> String {
         let place = self.characters(text) + 1;
-        format!("character {place} of the {kind}: {}", self.message)
+        let mut shown = format!("character {place} of the {kind}: ");
+        for character in self.message.chars() {
+            match character.is_control() {
+                true => shown.extend(character.escape_default()),
+                false => shown.push(character),
+            }
+        }
+        shown
     }
 }
 
@@ -186,4 +193,21 @@ pub(crate) enum Operator {
     Subtract,
     Multiply,
     Divide,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_that_quotes_a_line_break_has_one_line() {
+        let error = ParseError {
+            at: 4,
+            message: "the unit `a\nb` is unknown".to_owned(),
+        };
+        assert_eq!(
+            error.within("set(x)", "statement"),
+            "character 5 of the statement: the unit `a\\nb` is unknown"
+        );
+    }
 }
