@@ -254,7 +254,8 @@ async fn refusals_reach_clients_and_udp_counts_them() {
             };
             let labels = [("transport", "udp_thrift_compact")];
             metrics.sum("otelcol_receiver_refused_spans", &labels) == spans as f64
-                && dropped("refused", "jaeger/compact") == 2.0
+                && dropped("refused", "jaeger/compact") == 1.0
+                && dropped("malformed", "jaeger/compact") == 1.0
                 && dropped("too_large", "jaeger/binary") == 1.0
         })
         .await;

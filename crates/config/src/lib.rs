@@ -71,6 +71,7 @@ pub mod source;
 pub mod suggest;
 #[cfg(test)]
 mod tests;
+mod text_or;
 pub mod units;
 mod unread;
 pub mod wildcard;
@@ -84,6 +85,7 @@ pub use read::{Sources, read};
 pub use report::{Level, Report};
 pub use sensitive::{hide_values_of, without_url_secrets};
 pub use suggest::closest;
+pub use text_or::TextOr;
 pub use units::{ByteSize, Endpoint, Headers, Secret, Section};
 pub use unread::Unread;
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tributary_config::TextOr;
 
 use crate::processors::matching::{
     MatchAttribute, MatchConfig, MatchType, RegexpCache, SeverityConfig,
@@ -69,43 +70,11 @@ pub enum ConditionEntry {
 
 impl<'de> Deserialize<'de> for ConditionEntry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EntryVisitor)
-    }
-}
-
-struct EntryVisitor;
-
-impl<'de> serde::de::Visitor<'de> for EntryVisitor {
-    type Value = ConditionEntry;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a condition, or a mapping with `conditions`")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ConditionEntry, E> {
-        Ok(ConditionEntry::Text(text.to_owned()))
-    }
-
-    // YAML scalars without quotes; the parser of conditions reports what is wrong with them.
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<ConditionEntry, E> {
-        Ok(ConditionEntry::Text(value.to_string()))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<ConditionEntry, E> {
-        Ok(ConditionEntry::Text(value.to_string()))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<ConditionEntry, E> {
-        Ok(ConditionEntry::Text(value.to_string()))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<ConditionEntry, E> {
-        Ok(ConditionEntry::Text(value.to_string()))
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<ConditionEntry, A::Error> {
-        let map = serde::de::value::MapAccessDeserializer::new(map);
-        ConditionGroup::deserialize(map).map(ConditionEntry::Group)
+        let entry = TextOr::read(deserializer, "a condition, or a mapping with `conditions`")?;
+        Ok(match entry {
+            TextOr::Text(text) => ConditionEntry::Text(text),
+            TextOr::Mapping(group) => ConditionEntry::Group(group),
+        })
     }
 }
 

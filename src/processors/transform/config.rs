@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tributary_config::TextOr;
 
 use crate::processors::filter::ErrorMode;
 
@@ -46,26 +47,11 @@ pub enum StatementEntry {
 
 impl<'de> Deserialize<'de> for StatementEntry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EntryVisitor)
-    }
-}
-
-struct EntryVisitor;
-
-impl<'de> serde::de::Visitor<'de> for EntryVisitor {
-    type Value = StatementEntry;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a statement, or a mapping with `statements`")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StatementEntry, E> {
-        Ok(StatementEntry::Text(text.to_owned()))
-    }
-
-    fn visit_map<A: serde::de::MapAccess<'de>>(self, map: A) -> Result<StatementEntry, A::Error> {
-        let map = serde::de::value::MapAccessDeserializer::new(map);
-        StatementGroup::deserialize(map).map(StatementEntry::Group)
+        let entry = TextOr::read(deserializer, "a statement, or a mapping with `statements`")?;
+        Ok(match entry {
+            TextOr::Text(text) => StatementEntry::Text(text),
+            TextOr::Mapping(group) => StatementEntry::Group(group),
+        })
     }
 }
 

@@ -71,17 +71,17 @@ pub struct PrometheusConfig {
     /// Jobs: groups of targets that are scraped in the same way. At least one. Required.
     pub scrape_configs: Vec<ScrapeConfig>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub scrape_config_files: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scrape_config_files: Option<Unread>,
     /// Not supported, as in the Collector.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rule_files: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule_files: Option<Unread>,
     /// Not supported, as in the Collector.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub remote_write: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_write: Option<Unread>,
     /// Not supported, as in the Collector.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub remote_read: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_read: Option<Unread>,
     /// Not supported, as in the Collector.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alerting: Option<Unread>,
@@ -170,20 +170,15 @@ impl Validate for PrometheusConfig {
         let alone = "write the jobs in `scrape_configs`, or use `--config` several times";
         refuse(
             "scrape_config_files",
-            !self.scrape_config_files.is_empty(),
+            self.scrape_config_files.is_some(),
             alone,
             problems,
         );
         let gone = "receivers collect only; use a pipeline's exporters";
-        refuse(
-            "remote_write",
-            !self.remote_write.is_empty(),
-            gone,
-            problems,
-        );
-        refuse("remote_read", !self.remote_read.is_empty(), gone, problems);
+        refuse("remote_write", self.remote_write.is_some(), gone, problems);
+        refuse("remote_read", self.remote_read.is_some(), gone, problems);
         let rules = "evaluate rules in the metrics backend";
-        refuse("rule_files", !self.rule_files.is_empty(), rules, problems);
+        refuse("rule_files", self.rule_files.is_some(), rules, problems);
         refuse("alerting", self.alerting.is_some(), rules, problems);
     }
 }

@@ -138,23 +138,23 @@ pub struct ScrapeConfig {
     /// Targets from HTTP servers. They have the label `__meta_url`. Default: none.
     pub http_sd_configs: Vec<HttpSdConfig>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kubernetes_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes_sd_configs: Option<Unread>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub consul_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consul_sd_configs: Option<Unread>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub docker_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub docker_sd_configs: Option<Unread>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ec2_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ec2_sd_configs: Option<Unread>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gce_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gce_sd_configs: Option<Unread>,
     /// Not supported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub azure_sd_configs: Vec<Unread>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub azure_sd_configs: Option<Unread>,
     /// Rules for the labels of targets, applied before the scrapes. Default: none.
     pub relabel_configs: Vec<RelabelConfig>,
     /// Rules for the labels of samples, applied after the scrape. Default: none.
@@ -209,12 +209,12 @@ impl Default for ScrapeConfig {
             file_sd_configs: Vec::new(),
             dns_sd_configs: Vec::new(),
             http_sd_configs: Vec::new(),
-            kubernetes_sd_configs: Vec::new(),
-            consul_sd_configs: Vec::new(),
-            docker_sd_configs: Vec::new(),
-            ec2_sd_configs: Vec::new(),
-            gce_sd_configs: Vec::new(),
-            azure_sd_configs: Vec::new(),
+            kubernetes_sd_configs: None,
+            consul_sd_configs: None,
+            docker_sd_configs: None,
+            ec2_sd_configs: None,
+            gce_sd_configs: None,
+            azure_sd_configs: None,
             relabel_configs: Vec::new(),
             metric_relabel_configs: Vec::new(),
         }
@@ -326,7 +326,7 @@ impl ScrapeConfig {
         ] {
             let instead = "use `static_configs`, `dns_sd_configs`, `http_sd_configs`, or `file_sd_configs` with files that \
                  another program writes";
-            refuse(key, !given.is_empty(), instead, problems);
+            refuse(key, given.is_some(), instead, problems);
         }
         let token =
             "use `authorization`, with a token that another program renews in `credentials_file`";
