@@ -1,6 +1,6 @@
 //! The `pyroscope` receiver: Pyroscope's agents send their profiles to the collector without changes.
 //!
-//! One port serves the two protocols: `POST /ingest`, and `push.v1.PusherService/Push` over Connect and gRPC. All
+//! The same port serves both protocols: `POST /ingest`, and `push.v1.PusherService/Push` over Connect and gRPC. All
 //! profiles of a request are forwarded as one batch, and a request is acknowledged only after the pipeline has accepted
 //! the batch.
 

@@ -19,7 +19,7 @@ pub(super) enum TokenKind {
     /// A word that begins with an upper-case letter.
     Symbol(String),
     Compare(Comparison),
-    /// One of `()[]{}.,:=+-*/`.
+    /// A sign of `()[]{}.,:=+-*/`.
     Sign(char),
 }
 

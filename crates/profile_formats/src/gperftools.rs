@@ -127,7 +127,7 @@ pub(crate) fn read(bytes: &[u8], builder: &mut Builder<'_>) -> Result<(), Fault>
 
 /// Removes the second frame of all stacks if nearly all stacks have the same one: it belongs to the signal handler.
 fn remove_handler(stacks: &mut [(i64, Vec<u64>)]) {
-    /// One of so many stacks may have another second frame.
+    /// Divisor of the number of stacks: the largest share that may have another second frame.
     const ALIKE: usize = 32;
     let mut counts: HashMap<u64, usize, RandomState> = HashMap::default();
     for (_, addresses) in &*stacks {

@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// One entry of a page.
+/// Entry of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PageEntry<'p> {
     /// Type of a metric family.

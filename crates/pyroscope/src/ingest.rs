@@ -16,7 +16,7 @@ pub enum IngestFormat {
     Jfr,
     /// Folded stacks with a value at the end of each line.
     Groups,
-    /// One stack per line, which counts 1.
+    /// Lines of a stack each, which counts 1.
     Lines,
     /// Pyroscope's prefix tree of stacks.
     Trie,

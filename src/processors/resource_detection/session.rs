@@ -1,4 +1,4 @@
-//! One detection: all detectors at the same time, with retries.
+//! A detection: all detectors at the same time, with retries.
 
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};

@@ -1,4 +1,4 @@
-//! One scrape: from the response to an encoded request.
+//! A scrape: from the response to an encoded request.
 
 use std::sync::Arc;
 use std::time::Duration;

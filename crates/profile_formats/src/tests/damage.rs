@@ -6,7 +6,7 @@ use tributary_compression::decompress::decompress;
 
 use super::*;
 
-/// One file of each format, decompressed.
+/// Returns a decompressed file of each format.
 fn files() -> Vec<(Format, Vec<u8>)> {
     let mut permit = Budget::new(1 << 30).empty_permit();
     let mut inflate = |file: &[u8]| decompress(Codec::Gzip, file, 1 << 20, &mut permit).unwrap();

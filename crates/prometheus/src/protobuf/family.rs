@@ -17,7 +17,7 @@ pub(super) struct Family<'p> {
     pub(super) pending: u8,
 }
 
-/// One metric of a family.
+/// Metric of a family.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Metric<'p> {
     pub(super) whole: &'p [u8],

@@ -340,5 +340,5 @@ fn hex(id: &[u8]) -> String {
 const INTERNAL: i32 = 1;
 const OK: i32 = 1;
 const ERROR: i32 = 2;
-/// One second in nanoseconds. An earlier start stands for a span without one.
+/// Nanoseconds of a second. An earlier start stands for a span without one.
 const SECOND: u64 = 1_000_000_000;
